@@ -1,0 +1,115 @@
+"""The job graph as the runtime sees it: vertices of chained operators, and the edges between them.
+
+Made from the logical graph that the API builds; everything in it pickles, since Spark ships it to the slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_engine.operators.operator import Operator
+
+
+class Partitioning(Enum):
+    """Which consumer subtask gets a row."""
+
+    FORWARD = "forward"  # the subtask with the same index; both sides have the same parallelism
+    HASH = "hash"  # by key group of the key columns
+    REBALANCE = "rebalance"  # whole batches in turn
+    BROADCAST = "broadcast"  # every subtask gets every row
+
+
+class Exchange(Enum):
+    """What an edge keeps of the data that crosses it; see the exchange table in docs/architecture.md."""
+
+    PIPELINED = "pipelined"
+    MEMORY = "memory"
+    DURABLE = "durable"
+    COMMITTED = "committed"
+    BLOCKING = "blocking"
+
+    @property
+    def cuts_regions(self) -> bool:
+        return self is not Exchange.PIPELINED
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """Where in the user's file an operator was written, for every message about it."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class OperatorNode:
+    """One operator of a chain: a factory that makes a fresh instance for each subtask."""
+
+    uid: str
+    name: str
+    factory: Callable[[], Operator]
+    location: SourceLocation
+    stateful: bool = False
+    sink: Any = None
+    """The Sink object, where the operator is one: the JobMaster commits through it."""
+    deterministic: bool = True
+    """Whether the same input sequence always gives the same output sequence (no timers by clock, no async work)."""
+
+
+@dataclass(frozen=True)
+class JobVertex:
+    """A chain of operators that runs as one subtask per parallel instance. Its uid is that of its first operator."""
+
+    uid: str
+    name: str
+    parallelism: int
+    operators: tuple[OperatorNode, ...]
+    is_source: bool
+    declared_deterministic: bool = False
+    """The user's word; planning refuses it where it cannot hold."""
+
+
+@dataclass(frozen=True)
+class JobEdge:
+    """A connection between two vertices. Data leaves the producer's chain at its last operator, by `tag`."""
+
+    id: int
+    producer: str
+    consumer: str
+    partitioning: Partitioning
+    exchange: Exchange
+    schema: pa.Schema
+    port: int = 0
+    """At which input of the consumer's first operator the data arrives."""
+    tag: str | None = None
+    """None: the main output; else the side output of that name."""
+    key_columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    """Only these columns are sent, where the consumer is known to need no others."""
+    feedback: bool = False
+    """Closes a loop: not counted when the graph is checked for cycles."""
+    budget_bytes: int | None = None
+    """How much a memory or durable exchange may keep per producer subtask; None: the job's default."""
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    name: str
+    vertices: Mapping[str, JobVertex]
+    edges: tuple[JobEdge, ...]
+    key_groups: int = 128
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def inputs_of(self, vertex: str) -> list[JobEdge]:
+        return [edge for edge in self.edges if edge.consumer == vertex]
+
+    def outputs_of(self, vertex: str) -> list[JobEdge]:
+        return [edge for edge in self.edges if edge.producer == vertex]
