@@ -1,7 +1,7 @@
 """Durations and byte sizes as people write them in a manifest, held as plain numbers in code.
 
-A duration is seconds (float) and a byte size is bytes (int) everywhere in Python; the string form exists only in
-YAML and JSON, where it keeps its unit, so that nobody has to guess what ``interval: 10`` means.
+A duration is seconds (float) and a byte size is bytes (int) everywhere in Python; the string form exists only
+in YAML and JSON, where it keeps its unit, so that nobody has to guess what ``interval: 10`` means.
 """
 
 import re
@@ -22,11 +22,13 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 def parse_duration(text: str) -> float:
     """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``; raises ValueError with what is allowed."""
-    if not isinstance(text, str) or not re.match(DURATION_PATTERN, text):
+    if not isinstance(text, str) or not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError(
-            f'{text!r} is not a duration: write a number with its unit (ms, s, m, h, d), such as "500ms", "10s" or "1m"'
+            f"{text!r} is not a duration: write a number with its unit (ms, s, m, h, d), "
+            'such as "500ms", "10s" or "1m"'
         )
-    # Rounded to the microsecond, so that "100ms" is 0.1 and not 0.1 plus a rounding error of the multiplication.
+    # Rounded to the microsecond, so that "100ms" is 0.1 and not 0.1 plus a rounding error of the
+    # multiplication.
     return round(sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text)), 6)
 
 
@@ -41,10 +43,11 @@ def format_duration(seconds: float) -> str:
 
 def parse_bytes(text: str) -> int:
     """Bytes of a Kubernetes quantity such as ``"2Gi"`` or ``"512Mi"``."""
-    matched = re.match(BYTES_PATTERN, text) if isinstance(text, str) else None
+    matched = re.fullmatch(BYTES_PATTERN, text) if isinstance(text, str) else None
     if matched is None:
         raise ValueError(
-            f'{text!r} is not a size in bytes: write a number with a unit (Ki, Mi, Gi, Ti), such as "512Mi" or "2Gi"'
+            f"{text!r} is not a size in bytes: write a number with a unit (Ki, Mi, Gi, Ti), "
+            'such as "512Mi" or "2Gi"'
         )
     unit = matched.group(2) or ""
     return int(float(text.removesuffix(unit) if unit else text) * _BYTES[unit])

@@ -1,7 +1,7 @@
 """Spark settings that the engine owns, and what to use instead of each.
 
-They are refused in ``spec.sparkConf`` rather than overwritten in silence: each of them, set otherwise, breaks gang
-scheduling, placement, recovery time or the job's security.
+They are refused in ``spec.sparkConf`` rather than overwritten in silence: each of them, set otherwise, breaks
+gang scheduling, placement, recovery time or the job's security.
 """
 
 # Keys that end in a dot own everything below them.
@@ -30,7 +30,7 @@ OWNED_SPARK_CONF: dict[str, str] = {
     "spark.locality.wait.": "the engine places slots, waiting would delay recovery",
     "spark.python.task.killTimeout": "the engine needs cancelled slots gone quickly",
     "spark.scheduler.barrier.": "the engine runs regions in barrier mode with settings of its own",
-    "spark.dynamicAllocation.": "dynamic allocation does not go with barrier mode; set spec.executor.instances",
+    "spark.dynamicAllocation.": "it does not go with barrier mode; set spec.executor.instances",
     "spark.speculation": "speculation does not go with barrier mode",
     "spark.speculation.": "speculation does not go with barrier mode",
     "spark.authenticate": "authentication is always on, with a secret of the job's own",
@@ -40,7 +40,7 @@ OWNED_SPARK_CONF: dict[str, str] = {
     "spark.kubernetes.container.image": "set spec.image",
     "spark.kubernetes.executor.": "executor pods are spec.executor, with spec.executor.podTemplate",
     "spark.kubernetes.authenticate.": "set spec.serviceAccountName",
-    "spark.kubernetes.allocation.recoveryMode.enabled": "it would give replacements one task each after a kill",
+    "spark.kubernetes.allocation.recoveryMode.enabled": "it would give replacements one task each",
 }
 
 

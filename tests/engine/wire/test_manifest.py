@@ -1,0 +1,175 @@
+from pathlib import Path
+
+import pytest
+
+from snapshot_engine.wire import ManifestError, StreamingJob, apply_overrides, load_manifest, parse_manifest
+
+MINIMAL = """\
+apiVersion: streamingjob.dev/v1alpha1
+kind: StreamingJob
+metadata:
+  name: orders
+spec:
+  pipeline:
+    entrypoint: jobs.orders:main
+"""
+
+
+def with_spec(lines: str) -> str:
+    return MINIMAL + "".join(f"  {line}\n" for line in lines.splitlines())
+
+
+def problems_of(text: str) -> str:
+    with pytest.raises(ManifestError) as caught:
+        parse_manifest(text, "job.yaml")
+    return str(caught.value)
+
+
+def test_a_minimal_manifest_gets_defaults_for_all_else() -> None:
+    job = parse_manifest(MINIMAL)
+    assert job.metadata.name == "orders"
+    assert job.spec.parallelism == 1
+    assert job.spec.checkpoint.interval == 10.0
+    assert job.spec.executor.memory == 2 * 2**30
+    assert job.spec.executor_instances == 1
+
+
+def test_a_job_survives_being_written_and_read() -> None:
+    job = parse_manifest(with_spec("checkpoint: {interval: 250ms, storage: {uri: s3://b/p}}\nparallelism: 3"))
+    assert StreamingJob.model_validate(job.to_wire()) == job
+    assert job.to_wire()["spec"]["checkpoint"]["interval"] == "250ms"
+
+
+def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(MINIMAL.replace("pipeline:", "pipelin:"))
+    with pytest.raises(
+        ManifestError, match=rf"{file}:6: spec\.pipelin: unknown field; did you mean \"pipeline\"\?"
+    ):
+        load_manifest(file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"nowhere\.yaml: cannot be read: No such file"):
+        load_manifest(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            "checkpoint: {intervall: 1s}",
+            'job.yaml:8: spec.checkpoint.intervall: unknown field; did you mean "interval"?',
+        ),
+        ("checkpoint: {interval: 10}", "spec.checkpoint.interval: 10 is not a duration"),
+        ("checkpoint: {interval: 0s}", "spec.checkpoint.interval: must be longer than 0"),
+        (
+            "checkpoint: {mode: exactly}",
+            'spec.checkpoint.mode: found "exactly"; allowed: ExactlyOnce or AtLeastOnce',
+        ),
+        ("checkpoint: {storage: {}}", "spec.checkpoint.storage: give exactly one of uri and pvc"),
+        (
+            "recovery: {backoff: {initial: 2m, max: 1m}}",
+            "spec.recovery.backoff: max must not be shorter than initial",
+        ),
+        (
+            "executor: {standby: -1}",
+            "spec.executor.standby: found -1; input should be greater than or equal to 0",
+        ),
+        ("executor: {memory: lots}", "spec.executor.memory: 'lots' is not a size in bytes"),
+        (
+            "sparkConf: {spark.speculation: 'true'}",
+            "spark.speculation is set by the engine: speculation does not go",
+        ),
+        ("parallelism: many", 'job.yaml:8: spec.parallelism: found "many"; input should be a valid integer'),
+    ],
+)
+def test_a_mistake_is_reported_with_its_field_and_what_is_allowed(lines: str, message: str) -> None:
+    assert message in problems_of(with_spec(lines))
+
+
+def test_every_mistake_is_reported_at_once() -> None:
+    text = problems_of(with_spec("paralelism: 2\nstate: Paused"))
+    assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Orders", "is not a name"),
+        ("1st", "is not a name"),
+        ("a" * 46, "has 46 characters; at most 45 are allowed"),
+    ],
+)
+def test_a_name_that_kubernetes_would_refuse_is_refused(name: str, message: str) -> None:
+    assert message in problems_of(MINIMAL.replace("name: orders", f"name: {name}"))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "message"),
+    [
+        ("{}", "give exactly one of entrypoint, source and configMap; found none of them"),
+        ("{entrypoint: a:b, source: x}", "found entrypoint and source"),
+        ("{entrypoint: no-function}", "it must match"),
+        ("{source: x, path: lib}", "path goes with entrypoint only"),
+    ],
+)
+def test_a_pipeline_has_one_origin(pipeline: str, message: str) -> None:
+    text = MINIMAL.replace("pipeline:\n    entrypoint: jobs.orders:main", f"pipeline: {pipeline}")
+    assert message in problems_of(text)
+
+
+@pytest.mark.parametrize("entrypoint", ["jobs.orders:main", "orders.py:pipeline", "lib/orders.py:main"])
+def test_an_entrypoint_is_a_module_or_a_file_with_a_function(entrypoint: str) -> None:
+    assert (
+        parse_manifest(MINIMAL.replace("jobs.orders:main", entrypoint)).spec.pipeline.entrypoint == entrypoint
+    )
+
+
+def test_other_documents_of_the_file_are_passed_over() -> None:
+    assert parse_manifest(f"kind: ConfigMap\n---\n{MINIMAL}").metadata.name == "orders"
+
+
+def test_a_file_without_a_job_says_what_it_holds() -> None:
+    assert "job.yaml: holds no StreamingJob (kind: StreamingJob); found ConfigMap" in problems_of(
+        "kind: ConfigMap"
+    )
+
+
+def test_two_jobs_in_a_file_are_refused() -> None:
+    assert "holds 2 StreamingJobs" in problems_of(f"{MINIMAL}---\n{MINIMAL}")
+
+
+def test_text_that_is_no_yaml_is_reported_with_its_line() -> None:
+    assert problems_of("kind: StreamingJob\nspec: [").startswith("job.yaml:2: not valid YAML")
+
+
+def test_a_manifest_read_back_from_a_cluster_is_accepted() -> None:
+    text = (
+        MINIMAL.replace("name: orders", "name: orders\n  uid: u1\n  resourceVersion: '5'")
+        + "status: {phase: Running}\n"
+    )
+    job = parse_manifest(text)
+    assert job.metadata.uid == "u1"
+    assert "status" not in job.to_wire()
+
+
+def test_overrides_set_fields_by_path_and_leave_the_document_alone() -> None:
+    document = {"spec": {"parallelism": 1}}
+    changed = apply_overrides(
+        document, ["spec.parallelism=4", "spec.checkpoint.interval=500ms", "spec.image=a=b"]
+    )
+    assert changed == {"spec": {"parallelism": 4, "checkpoint": {"interval": "500ms"}, "image": "a=b"}}
+    assert document == {"spec": {"parallelism": 1}}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("spec.parallelism", "write it as path=value"),
+        ("spec.parallelism.x=1", "spec.parallelism is 1, which has no fields"),
+    ],
+)
+def test_an_override_that_cannot_be_set_is_explained(override: str, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        apply_overrides({"spec": {"parallelism": 1}}, [override])
