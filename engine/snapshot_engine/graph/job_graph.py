@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_engine.operators.operator import Operator
+from snapshot_engine.operators.stream_type import EventTime, StreamType
 
 
 class Partitioning(Enum):
@@ -87,6 +88,7 @@ class JobEdge:
     partitioning: Partitioning
     exchange: Exchange
     schema: pa.Schema
+    """Of the producer's output, before `columns` are picked from it."""
     port: int = 0
     """At which input of the consumer's first operator the data arrives."""
     tag: str | None = None
@@ -98,6 +100,13 @@ class JobEdge:
     """Closes a loop: not counted when the graph is checked for cycles."""
     budget_bytes: int | None = None
     """How much a memory or durable exchange may keep per producer subtask; None: the job's default."""
+    event_time: EventTime | None = None
+    """Where the producer's rows carry their event time: records become rows by it."""
+
+    @property
+    def type(self) -> StreamType:
+        """Of the producer's output, before `columns` are picked from it."""
+        return StreamType(self.schema, self.event_time)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,8 @@ class JobGraph:
     edges: tuple[JobEdge, ...]
     key_groups: int = 128
     options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What planning found doubtful, each with the operator and its line."""
 
     def inputs_of(self, vertex: str) -> list[JobEdge]:
         return [edge for edge in self.edges if edge.consumer == vertex]
