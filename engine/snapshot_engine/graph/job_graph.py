@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import EventTime, StreamType
+from snapshot_engine.protocol.exchanges import Exchange as Exchange
 
 
 class Partitioning(Enum):
@@ -23,20 +24,6 @@ class Partitioning(Enum):
     HASH = "hash"  # by key group of the key columns
     REBALANCE = "rebalance"  # whole batches in turn
     BROADCAST = "broadcast"  # every subtask gets every row
-
-
-class Exchange(Enum):
-    """What an edge keeps of the data that crosses it; see the exchange table in docs/architecture.md."""
-
-    PIPELINED = "pipelined"
-    MEMORY = "memory"
-    DURABLE = "durable"
-    COMMITTED = "committed"
-    BLOCKING = "blocking"
-
-    @property
-    def cuts_regions(self) -> bool:
-        return self is not Exchange.PIPELINED
 
 
 @dataclass(frozen=True)
