@@ -23,6 +23,9 @@ CONTROL_TOKEN_FILE = "control-token"
 SPARK_SECRET_FILE = "spark-secret"
 CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
 EXECUTOR_TEMPLATE_PATH = "/etc/streamingjob/executor.yaml"
+"""The executors' pod template, for spark.kubernetes.executor.podTemplateFile."""
+PIPELINE_DIRECTORY = "/etc/streamingjob/pipeline"
+"""Where the ConfigMap of ``spec.pipeline.configMap`` is mounted: one file per key."""
 
 STATUS_PATH = "/status"
 SAVEPOINTS_PATH = "/savepoints"
@@ -63,7 +66,10 @@ class StatusResponse(TolerantModel):
     """Answer of GET /status.
 
     ``?since=<revision>&wait=<seconds>`` holds the answer until the revision is another than ``since`` or the
-    wait is over. Revisions only grow within one generation; a new generation starts anew.
+    wait is over. With ``&progress=<seconds>`` a change of mere progress (a checkpoint completed, a counter
+    grew) is held back until that long after the request came; a transition (phase, region, executor,
+    savepoint, error) is answered at once. Revisions only grow within one generation; a new generation starts
+    anew.
     """
 
     revision: int
@@ -77,8 +83,11 @@ class SavepointRequest(TolerantModel):
 
 
 SavepointResponse = SavepointStatus
-"""Answer of POST /savepoints (202, or 200 when it exists) and of GET /savepoints/{name} (404 when
-unknown)."""
+"""Answer of POST /savepoints (202, or 200 when it exists) and of GET /savepoints/{name} (404 when unknown).
+
+DELETE /savepoints/{name} removes one from storage (204, also when there is none): the operator does so only
+with those that it asked for itself.
+"""
 
 
 class LossReason(StrEnum):
@@ -91,8 +100,10 @@ class LossReason(StrEnum):
 
 
 class PodLostRequest(TolerantModel):
-    """POST /pods/lost. (generation, application, executor, pod UID) names the loss; a repeated report does
-    nothing."""
+    """POST /pods/lost.
+
+    (generation, application, executor, pod UID) names the loss; a repeated report does nothing.
+    """
 
     generation: int
     application_id: str

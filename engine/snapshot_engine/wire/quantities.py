@@ -5,26 +5,27 @@ in YAML and JSON, where it keeps its unit, so that nobody has to guess what ``in
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"
+# A part of what Go and Kubernetes call a duration, so that the API server can check and compare it, too.
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BINARY_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, **_BINARY_UNITS}
 
 # "ms" before "m", so that 500ms is not read as 500 minutes followed by a stray s.
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def parse_duration(text: str) -> float:
     """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``; raises ValueError with what is allowed."""
     if not isinstance(text, str) or not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError(
-            f"{text!r} is not a duration: write a number with its unit (ms, s, m, h, d), "
+            f"{text!r} is not a duration: write a number with its unit (ms, s, m, h), "
             'such as "500ms", "10s" or "1m"'
         )
     # Rounded to the microsecond, so that "100ms" is 0.1 and not 0.1 plus a rounding error of the
@@ -35,7 +36,7 @@ def parse_duration(text: str) -> float:
 def format_duration(seconds: float) -> str:
     """The shortest single-unit form: 90 → ``90s``, 120 → ``2m``, 0.5 → ``500ms``."""
     milliseconds = seconds * 1000
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
         if milliseconds >= size and milliseconds % size == 0:
             return f"{int(milliseconds // size)}{unit}"
     return "0s" if seconds == 0 else f"{milliseconds:.6f}".rstrip("0").rstrip(".") + "ms"
@@ -66,15 +67,11 @@ def _require_positive(seconds: float) -> float:
     return seconds
 
 
-def _duration_schema(description: str) -> dict[str, Any]:
-    return {"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32, "x-duration": description}
-
-
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(_duration_schema("zero or longer")),
+    WithJsonSchema({"type": "string", "format": "duration", "maxLength": 32}),
 ]
 """Seconds, zero allowed."""
 
@@ -82,7 +79,7 @@ PositiveDuration = Annotated[
     float,
     BeforeValidator(lambda text: _require_positive(parse_duration(text))),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(_duration_schema("positive")),
+    WithJsonSchema({"type": "string", "format": "positive-duration", "maxLength": 32}),
 ]
 """Seconds, longer than zero."""
 
@@ -90,6 +87,6 @@ ByteSize = Annotated[
     int,
     BeforeValidator(parse_bytes),
     PlainSerializer(format_bytes, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": BYTES_PATTERN, "maxLength": 32}),
+    WithJsonSchema({"type": "string", "format": "byte-size", "maxLength": 32}),
 ]
 """Bytes."""

@@ -13,7 +13,7 @@ from snapshot_engine.wire.quantities import format_bytes, format_duration, parse
         ("1m", 60),
         ("1m30s", 90),
         ("1.5h", 5400),
-        ("2d", 172800),
+        ("48h", 172800),
         ("0s", 0),
         ("100ms", 0.1),
     ],
@@ -23,7 +23,7 @@ def test_a_duration_is_read_as_seconds(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "s", "10 s", "-1s", "10S", "1m 30s", 10, 1.5, None, True, "10s\n"]
+    "text", ["", "10", "s", "10 s", "-1s", "10S", "1m 30s", 10, 1.5, None, True, "10s\n", "2d"]
 )
 def test_what_is_no_duration_is_refused_with_examples(text: object) -> None:
     with pytest.raises(ValueError, match=r'such as "500ms", "10s" or "1m"'):
