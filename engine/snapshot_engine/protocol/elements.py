@@ -19,7 +19,7 @@ class SubtaskId(NamedTuple):
     """One parallel instance of a vertex. `vertex` is the vertex's uid, stable over restarts and rescaling."""
 
     vertex: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
     def __str__(self) -> str:
         return f"{self.vertex}[{self.index}]"
@@ -37,7 +37,9 @@ class ChannelId(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A region's run. Compared as a pair: a newer driver's first attempt is newer than any of an older driver."""
+    """A region's run. Compared as a pair: a newer driver's first attempt is newer than any of an older
+    driver.
+    """
 
     generation: int
     number: int
