@@ -82,6 +82,7 @@ class OperatorContext:
     """Whether snapshots should refer to pieces of earlier completed checkpoints instead of writing all again."""
     origin: Origin = field(default_factory=Origin)
     """Shared by all operators of the chain: the source says here which split the batch under way comes from."""
+    job: str = ""
 
     def owned_key_groups(self) -> range:
         from snapshot_engine.state.key_groups import owned_key_groups

@@ -1,0 +1,156 @@
+"""How a consumer's slot finds and is let in by a producer's slot.
+
+The consumer proves that it knows the job's channel key and says which channel and which attempts it means; the producer
+refuses what is not of its own attempt. The consumer waits for no answer, so two slots that dial each other cannot
+wait for each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+
+from snapshot_engine.channels.poller import Poller
+from snapshot_engine.protocol.elements import ChannelId
+
+_LENGTH = struct.Struct("<I")
+_MAX_GREETING = 1 << 16
+_SOCKET_BUFFER = 1 << 20
+
+
+@dataclass(frozen=True)
+class SlotAddress:
+    """Where a slot listens: an abstract Unix socket for slots in the same network namespace, TCP for all others."""
+
+    namespace: str
+    unix: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What a consumer says first."""
+
+    channel: ChannelId
+    producer_attempt: tuple[int, int]
+    consumer_attempt: tuple[int, int]
+
+    def signed(self, key: bytes) -> bytes:
+        body = ormsgpack.packb([*self.channel, *self.producer_attempt, *self.consumer_attempt])
+        return hmac.digest(key, body, hashlib.sha256) + body
+
+    @classmethod
+    def verified(cls, data: bytes, key: bytes) -> Greeting | None:
+        """The greeting, or None if it was not made with `key`."""
+        signature, body = data[:32], data[32:]
+        if not hmac.compare_digest(signature, hmac.digest(key, body, hashlib.sha256)):
+            return None
+        values = ormsgpack.unpackb(body)
+        return cls(ChannelId(*values[:3]), (values[3], values[4]), (values[5], values[6]))
+
+
+def network_namespace() -> str:
+    """Equal for two processes exactly if they can reach each other's abstract Unix sockets."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
+
+
+def dial(address: SlotAddress, greeting: Greeting, key: bytes, timeout: float = 5.0) -> socket.socket:
+    """A non-blocking connection to the producer of `greeting.channel`."""
+    if address.namespace == network_namespace():
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        target: Any = address.unix
+    else:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        target = (address.host, address.port)
+    connection.settimeout(timeout)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+    connection.connect(target)
+    signed = greeting.signed(key)
+    connection.sendall(_LENGTH.pack(len(signed)) + signed)
+    connection.setblocking(False)
+    return connection
+
+
+class Listener:
+    """Accepts consumers and hands each that proves itself to `on_consumer`; the others are hung up on."""
+
+    def __init__(
+        self, poller: Poller, key: bytes, host: str, on_consumer: Callable[[Greeting, socket.socket], bool]
+    ) -> None:
+        self._poller = poller
+        self._key = key
+        self._on_consumer = on_consumer
+        self._waiting: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._unix.bind("\0streamingjob-" + os.urandom(12).hex())
+        self._tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._tcp.bind((host, 0))
+        for server in (self._unix, self._tcp):
+            server.setblocking(False)
+            server.listen(1024)
+            poller.register(server.fileno(), lambda server=server: self._accept(server))
+        name = self._unix.getsockname()
+        self.address = SlotAddress(
+            network_namespace(),
+            name.decode() if isinstance(name, bytes) else name,
+            host,
+            self._tcp.getsockname()[1],
+        )
+
+    def close(self) -> None:
+        for connection, _ in list(self._waiting.values()):
+            self._hang_up(connection)
+        for server in (self._unix, self._tcp):
+            self._poller.unregister(server.fileno())
+            server.close()
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            while True:
+                connection, _ = server.accept()
+                connection.setblocking(False)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
+                self._waiting[connection.fileno()] = (connection, bytearray())
+                self._poller.register(connection.fileno(), lambda c=connection: self._greet(c))
+        except BlockingIOError:
+            pass
+
+    def _greet(self, connection: socket.socket) -> None:
+        _, received = self._waiting[connection.fileno()]
+        try:
+            data = connection.recv(_MAX_GREETING)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        received += data
+        if not data or len(received) > _MAX_GREETING:
+            self._hang_up(connection)
+            return
+        if len(received) < _LENGTH.size:
+            return
+        (length,) = _LENGTH.unpack_from(received)
+        if len(received) < _LENGTH.size + length:
+            return
+        greeting = Greeting.verified(bytes(received[_LENGTH.size :]), self._key)
+        self._poller.unregister(connection.fileno())
+        del self._waiting[connection.fileno()]
+        if greeting is None or not self._on_consumer(greeting, connection):
+            connection.close()
+
+    def _hang_up(self, connection: socket.socket) -> None:
+        self._waiting.pop(connection.fileno(), None)
+        self._poller.unregister(connection.fileno())
+        connection.close()

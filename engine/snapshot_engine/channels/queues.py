@@ -1,0 +1,64 @@
+"""The receiving end of a channel: a bounded queue of elements that a subtask reads from."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from snapshot_engine.channels.frames import Element
+from snapshot_engine.protocol.elements import ChannelId
+
+DEFAULT_LIMIT_BYTES = 1 << 20
+"""What a channel holds before its producer must wait: a few batches, so that a barrier is never far behind."""
+
+
+class InboundQueue:
+    """Elements that have arrived and are not yet processed.
+
+    The limit is soft by one element: what has arrived whole is kept, and no more is read until there is room again.
+    """
+
+    def __init__(self, channel: ChannelId, port: int, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.channel = channel
+        self.port = port
+        self.elements: deque[Element] = deque()
+        self.bytes = 0
+        self.on_room: Callable[[], None] | None = None
+        self._limit = limit
+
+    @property
+    def full(self) -> bool:
+        return self.bytes >= self._limit
+
+    def put(self, element: Element) -> None:
+        self.elements.append(element)
+        if isinstance(element, pa.RecordBatch):
+            self.bytes += element.nbytes
+
+    def take(self) -> Element:
+        element = self.elements.popleft()
+        if isinstance(element, pa.RecordBatch):
+            was_full = self.full
+            self.bytes -= element.nbytes
+            if was_full and not self.full and self.on_room:
+                self.on_room()
+        return element
+
+
+class LocalOutbound:
+    """The sending end of a channel whose consumer lives in the same slot."""
+
+    def __init__(self, queue: InboundQueue) -> None:
+        self._queue = queue
+        self.channel = queue.channel
+
+    def has_room(self) -> bool:
+        return not self._queue.full
+
+    def send(self, element: Element) -> None:
+        self._queue.put(element)
+
+    def close(self) -> None:
+        """Nothing to release."""

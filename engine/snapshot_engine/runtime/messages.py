@@ -1,0 +1,186 @@
+"""What a slot and the JobMaster say to each other, and how it looks on the connection.
+
+Each message is a length and a packed [name, fields]. The connection belongs to one slot of one attempt: after `Hello`
+nothing needs to say again who is speaking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass, fields
+from typing import Any
+
+import ormsgpack
+
+LENGTH = struct.Struct("<I")
+MAX_MESSAGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A slot is there. `proof` shows that it knows the job's secret."""
+
+    region: int
+    generation: int
+    attempt: int
+    slot: int
+    executor: str
+    host: str
+    pid: int
+    address: list[Any]
+    """A SlotAddress, field by field."""
+    proof: bytes
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """Build your subtasks from this."""
+
+    restore: dict[str, Any]
+    """By subtask: {finished, rescaled, operators: {uid: [state, …]}, channels}; absent for a fresh start."""
+    producers: dict[str, list[Any]]
+    """By channel: the address and the attempt of its producer's slot."""
+    channel_key: bytes
+
+
+@dataclass(frozen=True)
+class Ready:
+    """All subtasks of the slot are restored and running."""
+
+    restore_seconds: float
+
+
+@dataclass(frozen=True)
+class Trigger:
+    checkpoint: int
+    triggered_at: float
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A subtask's snapshot is written."""
+
+    checkpoint: int
+    subtask: str
+    state: dict[str, Any]
+    """{operators: [OperatorState, …], channels: …}"""
+    timings: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Declined:
+    checkpoint: int
+    subtask: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SubtaskFinished:
+    """All inputs have ended and this is the final state."""
+
+    subtask: str
+    state: dict[str, Any]
+    timings: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Completed:
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class Aborted:
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The slot's loop is alive; with what it has to tell about its subtasks."""
+
+    subtasks: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Something raised; the slot ends."""
+
+    subtask: str | None
+    operator: str | None
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class ChannelLost:
+    """A producer hung up before the end of its channel."""
+
+    channel: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End now, without a snapshot."""
+
+    reason: str
+
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        Hello,
+        Deploy,
+        Ready,
+        Trigger,
+        Acknowledged,
+        Declined,
+        SubtaskFinished,
+        Completed,
+        Aborted,
+        Heartbeat,
+        Failed,
+        ChannelLost,
+        Stop,
+    )
+}
+
+Message = (
+    Hello
+    | Deploy
+    | Ready
+    | Trigger
+    | Acknowledged
+    | Declined
+    | SubtaskFinished
+    | Completed
+    | Aborted
+    | Heartbeat
+    | Failed
+    | ChannelLost
+    | Stop
+)
+
+
+class BadMessage(Exception):
+    """The peer sent something that is no message."""
+
+
+def pack(message: Message) -> bytes:
+    body = ormsgpack.packb(
+        [type(message).__name__, {field.name: getattr(message, field.name) for field in fields(message)}]
+    )
+    return LENGTH.pack(len(body)) + body
+
+
+def unpack(body: bytes | memoryview) -> Message:
+    try:
+        name, values = ormsgpack.unpackb(body)
+        return _KINDS[name](**values)  # type: ignore[return-value]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadMessage(f"not a control message: {error}") from error
+
+
+def proof_of(secret: bytes, region: int, generation: int, attempt: int, slot: int) -> bytes:
+    """Shows that whoever made it knows the secret, for this slot of this attempt only."""
+    return hmac.digest(secret, f"slot:{region}:{generation}:{attempt}:{slot}".encode(), hashlib.sha256)

@@ -1,0 +1,269 @@
+"""A slot: the process in which subtask i of every vertex of a region runs.
+
+One loop over non-blocking sockets and bounded queues; the only other thread writes snapshots. No send ever blocks the
+loop: a subtask whose output has no room is not run until it has, while the others go on, so two slots can never wait
+for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, dial
+from snapshot_engine.channels.poller import Poller
+from snapshot_engine.channels.sockets import SocketInbound
+from snapshot_engine.protocol.alignment import DeclineCheckpoint
+from snapshot_engine.protocol.elements import Barrier, ChannelId, SubtaskId
+from snapshot_engine.runtime import channel_times
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.control_link import ControlLink
+from snapshot_engine.runtime.failure_report import summary, user_traceback
+from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, clock_ms, sent_schema
+from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
+from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
+from snapshot_engine.runtime.subtask import Subtask
+from snapshot_engine.storage.pieces import PieceWriter
+
+FLUSH_SECONDS = 0.005
+"""How long rows may wait for company while the slot is busy with other things."""
+LONGEST_WAIT_SECONDS = 0.1
+
+
+class Slot:
+    """Runs until the JobMaster says stop, until the JobMaster is gone, or until something raises."""
+
+    def __init__(self, task: SlotTask, slot: int, executor: str) -> None:
+        self._task = task
+        self._slot = slot
+        self._executor = executor
+        self._stopping = False
+        self._deployed: m.Deploy | None = None
+        self._poller = Poller()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller.register(self._wake_fd, lambda: os.eventfd_read(self._wake_fd) and None)
+        address = (task.control_host, task.control_port)
+        self._control = ControlLink(address, self._poller, self._on_message, self._stop)
+        self._channel_key = m.proof_of(task.secret, task.region, *task.attempt, -1)
+        self._listener = Listener(self._poller, self._channel_key, self._control.local_host, self._on_consumer)
+        self._early: dict[ChannelId, socket.socket] = {}
+        self._inbounds: list[SocketInbound] = []
+        self._blobs = task.settings.storage.open()
+        self._writer = SnapshotWriter(self._blobs, self._piece_writer, lambda: os.eventfd_write(self._wake_fd, 1))
+        self._parts = SlotSubtasks(
+            task, slot, self._poller, task.settings.storage.reader(self._blobs), self._writer.submit, self._decline
+        )
+        self._next_heartbeat = 0.0
+        self._flushed_at = 0.0
+
+    def run(self) -> None:
+        """Everything, from the first word to the last."""
+        try:
+            self._say_hello()
+            self._wait_for_deployment()
+            if self._deployed is not None:
+                self._deploy(self._deployed)
+                self._loop()
+        except Exception as error:
+            self._report(error)
+        finally:
+            self._close()
+
+    def _say_hello(self) -> None:
+        task, address = self._task, self._listener.address
+        self._control.send(
+            m.Hello(
+                region=task.region,
+                generation=task.attempt.generation,
+                attempt=task.attempt.number,
+                slot=self._slot,
+                executor=self._executor,
+                host=self._control.local_host,
+                pid=os.getpid(),
+                address=[address.namespace, address.unix, address.host, address.port],
+                proof=m.proof_of(task.secret, task.region, *task.attempt, self._slot),
+            )
+        )
+
+    def _wait_for_deployment(self) -> None:
+        while self._deployed is None and not self._stopping:
+            self._poller.poll(LONGEST_WAIT_SECONDS)
+            self._beat()
+
+    def _deploy(self, deploy: m.Deploy) -> None:
+        started = time.perf_counter()
+        self._parts.build(deploy.restore)
+        for channel, connection in self._early.items():
+            self._parts.remote_outputs[channel].attach(connection)
+        for key, (address, attempt) in deploy.producers.items():
+            self._dial(parse_channel(key), SlotAddress(*address), tuple(attempt))
+        self._control.send(m.Ready(time.perf_counter() - started))
+
+    def _dial(self, channel: ChannelId, address: SlotAddress, producer_attempt: Any) -> None:
+        greeting = Greeting(channel, producer_attempt, tuple(self._task.attempt))
+        connection = dial(address, greeting, self._channel_key)
+        schema = sent_schema(self._task.graph.edges[channel.edge])
+        queue = self._parts.remote_inputs[channel]
+        self._inbounds.append(SocketInbound(queue, connection, schema, self._poller, self._on_channel_lost))
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            now = clock_ms()
+            progressed = False
+            for subtask in self._parts.subtasks:
+                if subtask.step(now):
+                    progressed = True
+                deadline = subtask.deadline()
+                if deadline is not None and deadline <= now:
+                    subtask.on_deadline(now)
+            flushed = self._flush(not progressed)
+            self._poller.poll(0 if progressed or flushed else self._wait(now))
+            self._hand_in_snapshots()
+            self._beat()
+
+    def _flush(self, idle: bool) -> bool:
+        """Send rows that wait for company: when there is nothing to do, and every few milliseconds otherwise."""
+        now = time.monotonic()
+        if not idle and now - self._flushed_at < FLUSH_SECONDS:
+            return False
+        self._flushed_at = now
+        flushed = False
+        for subtask in self._parts.subtasks:
+            if subtask.router.dirty:
+                subtask.router.flush()
+                flushed = True
+        return flushed
+
+    def _wait(self, now: int) -> float:
+        """How long nothing will happen unless something arrives."""
+        times = [subtask.deadline() for subtask in self._parts.subtasks]
+        times += [subtask.source_wait() for subtask in self._parts.subtasks]
+        until = min((time for time in times if time is not None), default=None)
+        if until is None:
+            return LONGEST_WAIT_SECONDS
+        return min(LONGEST_WAIT_SECONDS, max(0.0, (until - now) / 1000))
+
+    def _on_message(self, message: m.Message) -> None:
+        match message:
+            case m.Deploy():
+                self._deployed = message
+            case m.Stop():
+                self._stop()
+            case m.Trigger():
+                self._trigger(Barrier(message.checkpoint, message.triggered_at))
+            case m.Completed():
+                for subtask in self._parts.subtasks:
+                    subtask.complete(message.checkpoint)
+            case m.Aborted():
+                self._writer.abort(message.checkpoint)
+                for subtask in self._parts.subtasks:
+                    subtask.abort(message.checkpoint)
+            case _:
+                raise m.BadMessage(f"a slot is not sent {type(message).__name__}")
+
+    def _trigger(self, barrier: Barrier) -> None:
+        for subtask in self._parts.subtasks:
+            if not self._task.graph.inputs[subtask.id]:
+                subtask.trigger(barrier)
+
+    def _on_consumer(self, greeting: Greeting, connection: socket.socket) -> bool:
+        """Let a consumer in, if it means this attempt. One that comes before the deployment is kept until then."""
+        if greeting.producer_attempt != tuple(self._task.attempt):
+            return False
+        if not self._parts.subtasks:
+            self._early[greeting.channel] = connection
+            return True
+        outbound = self._parts.remote_outputs.get(greeting.channel)
+        if outbound is None or outbound.connected:
+            return False
+        outbound.attach(connection)
+        return True
+
+    def _on_channel_lost(self, channel: ChannelId) -> None:
+        self._control.send(m.ChannelLost(channel_key(channel)))
+
+    def _decline(self, subtask: SubtaskId, action: DeclineCheckpoint) -> None:
+        self._control.send(m.Declined(action.checkpoint, subtask_key(subtask), action.reason))
+
+    def _hand_in_snapshots(self) -> None:
+        while not self._writer.results.empty():
+            self._control.send(_answer(self._writer.results.get()))
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._task.settings.heartbeat_seconds
+            self._control.send(m.Heartbeat({subtask_key(s.id): _figures(s) for s in self._parts.subtasks}))
+
+    def _piece_writer(self, subtask: SubtaskId, checkpoint: int) -> PieceWriter:
+        storage = self._task.settings.storage
+        return PieceWriter(
+            self._blobs,
+            storage.where,
+            checkpoint=checkpoint,
+            vertex=subtask.vertex,
+            subtask=subtask.index,
+            attempt=self._task.attempt,
+            options=storage.pieces,
+        )
+
+    def _report(self, error: Exception) -> None:
+        self._control.send(m.Failed(None, None, summary(error), user_traceback(error)))
+        self._control.drain(2.0)
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    def _close(self) -> None:
+        for subtask in self._parts.subtasks:
+            subtask.close()
+        for inbound in self._inbounds:
+            inbound.close()
+        self._writer.close()
+        self._listener.close()
+        self._control.drain(1.0)
+        self._control.close()
+        self._poller.close()
+        # The eventfd stays open for the writer's thread, which may still be writing; it goes with the process.
+
+
+def _answer(result: SnapshotResult) -> m.Message:
+    job = result.job
+    key = subtask_key(job.subtask)
+    timings = {
+        "start_delay": job.start_delay,
+        "alignment": job.alignment,
+        "sync": job.sync,
+        "async": result.async_seconds,
+        "size": float(result.size),
+    }
+    state = {
+        "operators": [state.to_json() for state in result.states],
+        "channels": channel_times.to_json(job.channels),
+    }
+    if job.finished and result.error is None:
+        return m.SubtaskFinished(key, state, timings)
+    if job.finished:
+        return m.Failed(key, None, f"the final state could not be written: {result.error}", "")
+    assert job.checkpoint is not None
+    if result.error is not None:
+        return m.Declined(job.checkpoint, key, result.error)
+    return m.Acknowledged(job.checkpoint, key, state, timings)
+
+
+def _figures(subtask: Subtask) -> dict[str, Any]:
+    keys, size = subtask.state_size()
+    activity = subtask.activity
+    return {
+        "rows_in": activity.rows_in,
+        "bytes_in": activity.bytes_in,
+        "rows_out": subtask.router.rows_out,
+        "bytes_out": subtask.router.bytes_out,
+        "busy": activity.busy_seconds,
+        "blocked": activity.blocked_seconds,
+        "watermark": activity.watermark,
+        "state_keys": keys,
+        "state_bytes": size,
+    }

@@ -1,0 +1,225 @@
+"""A subtask: reads its channels in order, lets its chain work, and takes part in snapshots. Never blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_engine.channels.queues import InboundQueue
+from snapshot_engine.operators.operator import SourceStatus
+from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
+from snapshot_engine.protocol.elements import MAX_WATERMARK, Barrier, EndOfInput, Idle, SubtaskId, Watermark
+from snapshot_engine.protocol.watermarks import WatermarkMerge
+from snapshot_engine.runtime.chain import Chain
+from snapshot_engine.runtime.router import Router
+from snapshot_engine.runtime.snapshot_writer import SnapshotJob
+
+SOURCE_PAUSE_MS = 2
+"""How long a source that had nothing is left alone, when it names no deadline itself."""
+
+
+@dataclass
+class Activity:
+    """Where the time of a subtask goes, and what passed through it; read by the metrics."""
+
+    rows_in: int = 0
+    bytes_in: int = 0
+    busy_seconds: float = 0.0
+    blocked_seconds: float = 0.0
+    watermark: int | None = None
+    blocked_since: float | None = field(default=None, repr=False)
+
+
+class Subtask:
+    """`step` does one small piece of work; the slot calls it for each of its subtasks in turn."""
+
+    def __init__(
+        self,
+        id: SubtaskId,
+        chain: Chain,
+        router: Router,
+        queues: Sequence[InboundQueue],
+        alignment: Alignment,
+        watermarks: WatermarkMerge,
+        submit: Callable[[SnapshotJob], None],
+        decline: Callable[[SubtaskId, DeclineCheckpoint], None],
+    ) -> None:
+        self.id = id
+        self.chain = chain
+        self.router = router
+        self.activity = Activity()
+        self.ended = False
+        self._queues = queues
+        self._open_queues = list(queues)
+        self._alignment = alignment
+        self._watermarks = watermarks
+        self._submit = submit
+        self._decline = decline
+        self._next = 0
+        self._is_source = not queues
+        self._idle_until = 0
+
+    def step(self, now_ms: int) -> bool:
+        """Process one element, or poll the source once; whether anything was done."""
+        if self.ended:
+            return False
+        if not self.router.has_room():
+            self._note_blocked()
+            return False
+        self._note_room()
+        if self._is_source:
+            return self._poll_source(now_ms)
+        queue = self._next_readable()
+        if queue is None:
+            return False
+        started = time.perf_counter()
+        self._handle(queue)
+        self.activity.busy_seconds += time.perf_counter() - started
+        return True
+
+    def deadline(self) -> int | None:
+        """When `on_deadline` should be called, in epoch milliseconds; None also while there is no room for its output."""
+        return None if self.ended or not self.router.has_room() else self.chain.next_deadline()
+
+    def on_deadline(self, now_ms: int) -> None:
+        self.chain.on_deadline(now_ms)
+
+    def source_wait(self) -> int | None:
+        """Until when (epoch ms) the source has nothing to do; None if this is no source, or has to wait for room."""
+        return self._idle_until if self._is_source and not self.ended and self.router.has_room() else None
+
+    def trigger(self, barrier: Barrier) -> None:
+        """Checkpoint begins at this source: its position is recorded, and the barrier goes out behind what it emitted."""
+        if not self.ended:
+            self._act(self._alignment.trigger(barrier, time.time()))
+
+    def abort(self, checkpoint: int) -> None:
+        self._act(self._alignment.abort(checkpoint, time.time()))
+        for operator in self.chain.operators:
+            operator.on_aborted(checkpoint)
+
+    def complete(self, checkpoint: int) -> None:
+        for operator in self.chain.operators:
+            operator.on_completed(checkpoint)
+
+    def end_at_once(self) -> None:
+        """The restored checkpoint says that this subtask had finished: only tell the consumers again."""
+        self.ended = True
+        self.router.watermark(MAX_WATERMARK)
+        self.router.broadcast(EndOfInput())
+
+    def state_size(self) -> tuple[int, int]:
+        sizes = [operator.state_size() for operator in self.chain.operators]
+        return sum(keys for keys, _ in sizes), sum(size for _, size in sizes)
+
+    def close(self) -> None:
+        self.chain.close()
+        self.router.close()
+
+    def _poll_source(self, now_ms: int) -> bool:
+        if now_ms < self._idle_until:
+            return False
+        started = time.perf_counter()
+        status = self.chain.source.poll()
+        self.activity.busy_seconds += time.perf_counter() - started
+        if status == SourceStatus.MORE:
+            return True
+        if status == SourceStatus.NOTHING:
+            self._idle_until = self.chain.head.next_deadline() or now_ms + SOURCE_PAUSE_MS
+            return False
+        self.chain.head.on_watermark(MAX_WATERMARK)
+        self._finish()
+        return True
+
+    def _next_readable(self) -> InboundQueue | None:
+        """The next channel in turn that has something and is not blocked by an alignment."""
+        blocked = self._alignment.blocked
+        count = len(self._open_queues)
+        for offset in range(count):
+            queue = self._open_queues[(self._next + offset) % count]
+            if queue.elements and queue.channel not in blocked:
+                self._next = (self._next + offset + 1) % count
+                return queue
+        return None
+
+    def _handle(self, queue: InboundQueue) -> None:
+        element = queue.take()
+        if isinstance(element, pa.RecordBatch):
+            self.activity.rows_in += element.num_rows
+            self.activity.bytes_in += element.nbytes
+            self._watermarks.active(queue.channel)
+            self.chain.head.process(queue.port, element)
+            return
+        match element:
+            case Watermark():
+                self._advance(self._watermarks.watermark(queue.channel, element.timestamp))
+            case Idle():
+                self._advance(self._watermarks.idle(queue.channel))
+                if self._watermarks.all_idle:
+                    self.chain.head.on_idle()
+            case Barrier():
+                self._act(self._alignment.barrier(queue.channel, element, time.time()))
+            case EndOfInput():
+                self._end_channel(queue)
+
+    def _advance(self, watermark: int | None) -> None:
+        if watermark is not None:
+            self.activity.watermark = watermark
+            self.chain.head.on_watermark(watermark)
+
+    def _end_channel(self, queue: InboundQueue) -> None:
+        self._open_queues.remove(queue)
+        self._next = 0
+        self._advance(self._watermarks.end(queue.channel))
+        self._act(self._alignment.end(queue.channel, time.time()))
+        if not self._open_queues:
+            self._finish()
+
+    def _finish(self) -> None:
+        """All inputs have ended: emit the rest, tell the consumers, and hand in the final state."""
+        self.chain.end_input()
+        self.ended = True
+        snapshots, sync = self._freeze(-1)
+        self.router.broadcast(EndOfInput())
+        self._submit(SnapshotJob(self.id, None, snapshots, self._watermarks.snapshot(), 0.0, 0.0, sync, finished=True))
+
+    def _act(self, actions: Sequence[AlignmentAction]) -> None:
+        for action in actions:
+            if isinstance(action, TakeSnapshot):
+                self._take_snapshot(action)
+            else:
+                self._decline(self.id, action)
+
+    def _take_snapshot(self, action: TakeSnapshot) -> None:
+        barrier = action.barrier
+        snapshots, sync = self._freeze(barrier.checkpoint)
+        self.router.broadcast(barrier)
+        self._submit(
+            SnapshotJob(
+                self.id,
+                barrier.checkpoint,
+                snapshots,
+                self._watermarks.snapshot(),
+                action.start_delay,
+                action.alignment,
+                sync,
+            )
+        )
+
+    def _freeze(self, checkpoint: int) -> tuple[list[Any], float]:
+        started = time.perf_counter()
+        snapshots = [operator.snapshot(checkpoint) for operator in self.chain.operators]
+        return [snapshot for snapshot in snapshots if snapshot is not None], time.perf_counter() - started
+
+    def _note_blocked(self) -> None:
+        if self.activity.blocked_since is None:
+            self.activity.blocked_since = time.perf_counter()
+
+    def _note_room(self) -> None:
+        if self.activity.blocked_since is not None:
+            self.activity.blocked_seconds += time.perf_counter() - self.activity.blocked_since
+            self.activity.blocked_since = None
