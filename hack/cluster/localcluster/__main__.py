@@ -1,0 +1,82 @@
+"""The command line behind `make cluster`, `make cluster-down`, `make image` and `make api-server`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from localcluster.cluster import LocalCluster
+from localcluster.errors import ClusterError
+from localcluster.settings import Settings
+
+STARTED = time.monotonic()
+
+
+def say(message: str) -> None:
+    print(f"[{time.monotonic() - STARTED:6.1f} s] {message}", flush=True)
+
+
+def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    cluster.up(arguments.nodes)
+    paths = cluster.settings.paths
+    say("the cluster is ready")
+    print(cluster.kubectl("get", "nodes", "-o", "wide"), end="")
+    print(
+        f"\n  export KUBECONFIG={paths.kubeconfig}\n  export PATH={paths.programs}:$PATH   # for its kubectl"
+    )
+
+
+def down(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
+    cluster.down()
+    say("the cluster is down")
+
+
+def status(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
+    if not cluster.is_up():
+        raise ClusterError("the cluster is not up", "make cluster")
+    print(cluster.kubectl("get", "nodes", "-o", "wide"))
+    print(cluster.kubectl("get", "pods", "-A", "-o", "wide"), end="")
+
+
+def node(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    chosen = cluster.node(arguments.number)
+    actions: dict[str, Callable[[], None]] = {
+        "start": lambda: cluster.start_node(arguments.number),
+        "remove": lambda: cluster.remove_node(arguments.number),
+        "kill": chosen.kill,
+        "cut": chosen.cut_link,
+        "mend": chosen.mend_link,
+    }
+    actions[arguments.action]()
+    say(f"{chosen.name}: {arguments.action} done")
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(prog="localcluster", description=__doc__)
+    commands = result.add_subparsers(required=True)
+    add_up = commands.add_parser("up", help="a cluster with a ready node and DNS")
+    add_up.add_argument("--nodes", type=int, default=1)
+    add_up.set_defaults(action_of_command=up)
+    commands.add_parser("down", help="nothing left of it but the cache").set_defaults(action_of_command=down)
+    commands.add_parser("status", help="its nodes and pods").set_defaults(action_of_command=status)
+    add_node = commands.add_parser("node", help="start, remove, kill a node; cut or mend its link")
+    add_node.add_argument("action", choices=["start", "remove", "kill", "cut", "mend"])
+    add_node.add_argument("number", type=int)
+    add_node.set_defaults(action_of_command=node)
+    return result
+
+
+def main() -> int:
+    arguments = parser().parse_args()
+    try:
+        arguments.action_of_command(LocalCluster(Settings.from_environment(), say), arguments)
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""One cgroup per node, below one of the cluster's own; both kinds of cgroup file system."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from localcluster.settings import CGROUP
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+def node_cgroup(node: str) -> str:
+    """As the kubelet names it: from the root of the hierarchy."""
+    return f"/{CGROUP}/{node}"
+
+
+def create(node: str) -> None:
+    for hierarchy in hierarchies():
+        folder = hierarchy
+        for part in (CGROUP, node):
+            delegate_controllers(folder)
+            folder = folder / part
+            folder.mkdir(exist_ok=True)
+            copy_cpuset_from_parent(folder)
+        delegate_controllers(folder)
+
+
+def remove(node: str | None = None) -> None:
+    """The node's cgroup, or the cluster's; what was killed may still be leaving it."""
+    for hierarchy in hierarchies():
+        folder = hierarchy / CGROUP / node if node else hierarchy / CGROUP
+        remove_tree(folder, seconds=5)
+
+
+def left_behind() -> list[Path]:
+    return [hierarchy / CGROUP for hierarchy in hierarchies() if (hierarchy / CGROUP).exists()]
+
+
+def hierarchies() -> list[Path]:
+    """One for cgroup v2; for v1 each controller's."""
+    if (ROOT / "cgroup.controllers").exists():
+        return [ROOT]
+    return [folder for folder in sorted(ROOT.iterdir()) if folder.is_dir() and not folder.is_symlink()]
+
+
+def copy_cpuset_from_parent(folder: Path) -> None:
+    """In v1 a new cpuset is empty, and nothing can be put into an empty one."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        file = folder / name
+        if (folder.parent / name).exists() and file.exists() and not file.read_text().strip():
+            file.write_text((folder.parent / name).read_text())
+
+
+def delegate_controllers(folder: Path) -> None:
+    """In v2 a child has the controllers that its parent hands down."""
+    switch = folder / "cgroup.subtree_control"
+    if not (ROOT / "cgroup.controllers").exists() or not switch.exists():
+        return
+    for controller in (folder / "cgroup.controllers").read_text().split():
+        with suppress(OSError):
+            switch.write_text(f"+{controller}")
+
+
+def remove_tree(folder: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while folder.exists() and time.monotonic() < deadline:
+        for child in deepest_first(folder):
+            with suppress(OSError):
+                child.rmdir()
+        if folder.exists():
+            time.sleep(0.05)
+
+
+def deepest_first(folder: Path) -> Iterator[Path]:
+    for child in folder.iterdir():
+        if child.is_dir():
+            yield from deepest_first(child)
+    yield folder

@@ -1,0 +1,198 @@
+"""The whole cluster: up, down, and what is there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs
+from localcluster.certificates import Authority
+from localcluster.commands import run
+from localcluster.control_plane import ControlPlane, remove_folder
+from localcluster.errors import ClusterError
+from localcluster.host_network import HostNetwork
+from localcluster.node import MOST_NODES, Node
+from localcluster.settings import Settings
+from localcluster.waiting import wait_for
+
+
+def silent(_message: str) -> None:
+    """For callers that want no progress lines."""
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    settings: Settings
+    say: Callable[[str], None] = silent
+
+    @property
+    def env(self) -> dict[str, str]:
+        return debian_packages.environment(self.settings.paths)
+
+    @property
+    def plane(self) -> ControlPlane:
+        return ControlPlane(
+            folder=self.settings.paths.running,
+            programs=self.settings.paths.programs,
+            authority=Authority(self.settings.paths.certificates, self.env),
+            network=self.settings.network,
+            ports=self.settings.ports,
+            address=self.settings.network.host_address,
+            node_grace_seconds=self.settings.node_grace_seconds,
+        )
+
+    @property
+    def host_network(self) -> HostNetwork:
+        return HostNetwork(self.settings.network, self.env)
+
+    def node(self, number: int) -> Node:
+        return Node(number, self.settings)
+
+    def running_nodes(self) -> list[Node]:
+        nodes = [self.node(number) for number in range(1, MOST_NODES + 1)]
+        return [node for node in nodes if node.find_init()]
+
+    def is_up(self) -> bool:
+        return self.node(1).find_init() is not None and self.plane.alive()
+
+    def up(self, nodes: int = 1) -> None:
+        """Idempotent: what runs is left alone, what is half there is taken down first."""
+        require_number_of_nodes(nodes)
+        preflight.require_linux()
+        preflight.require_root()
+        with self.lock():
+            self.provide()
+            if not self.is_up():
+                self.take_down()
+                self.start_control_plane()
+            for number in range(1, nodes + 1):
+                self.start_node(number)
+            self.wait_for_dns()
+
+    def provide(self) -> None:
+        """Everything that must be built or downloaded; nothing if it is there."""
+        paths = self.settings.paths
+        preflight.require_usable_cache(paths.cache)
+        building = not (paths.programs / "built-from").exists()
+        preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD if building else preflight.SPACE_TO_RUN)
+        paths.cache.mkdir(parents=True, exist_ok=True)
+        programs.provide(paths, self.say)
+        debian_packages.provide(paths, debian_packages.NODE_PACKAGES)
+        image_loading.provide_program_images(paths)
+
+    def start_control_plane(self) -> None:
+        preflight.before_start(self.settings, self.host_network)
+        self.say("starting etcd, the API server, the controller manager and the scheduler")
+        self.host_network.create_bridge()
+        self.plane.start_api_server(pods=True)
+        self.plane.start_controllers()
+        self.plane.admin_kubeconfig(self.settings.paths.kubeconfig)
+        self.apply(dns.manifests(self.settings.network))
+
+    def start_node(self, number: int) -> None:
+        node = self.node(number)
+        if node.find_init():
+            return
+        self.say(f"starting {node.name}")
+        node.start_containerd(self.plane)
+        image_loading.load_all(node)
+        node.start_kubelet()
+        wait_for(
+            f"{node.name} to be Ready",
+            lambda: self.node_is_ready(node),
+            seconds=60,
+            every=0.2,
+            explain=node.explain,
+        )
+
+    def node_is_ready(self, node: Node) -> bool:
+        return self.node_condition(node) == "True"
+
+    def node_condition(self, node: Node) -> str:
+        """The status of its Ready condition: True, False, Unknown, or empty for a node that nobody knows."""
+        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        try:
+            return self.kubectl("get", "node", node.name, "-o", f"jsonpath={path}")
+        except ClusterError:
+            return ""
+
+    def wait_for_dns(self) -> None:
+        arguments = ["-n", dns.NAMESPACE, "rollout", "status", f"deployment/{dns.NAME}", "--timeout=90s"]
+        try:
+            self.kubectl(*arguments)
+        except ClusterError as error:
+            pods = self.kubectl("-n", dns.NAMESPACE, "describe", "pods")
+            raise ClusterError(f"{error}\n{pods}") from None
+
+    def remove_node(self, number: int) -> None:
+        with self.lock():
+            self.node(number).stop()
+            self.kubectl("delete", "node", self.node(number).name, "--ignore-not-found", "--wait=false")
+
+    def down(self) -> None:
+        if not self.settings.paths.cache.exists():
+            return
+        with self.lock():
+            self.take_down()
+
+    def take_down(self) -> None:
+        """Takes down whatever is there, whole or in part."""
+        if not self.has_traces():
+            return
+        preflight.require_root()
+        self.say("taking the cluster down")
+        for node in self.nodes_ever_started():
+            node.stop()
+        self.plane.stop()
+        self.host_network.delete_bridge()
+        cgroups.remove()
+        remove_folder(self.settings.paths.running)
+        self.settings.paths.kubeconfig.unlink(missing_ok=True)
+
+    def has_traces(self) -> bool:
+        return self.settings.paths.running.exists()
+
+    def nodes_ever_started(self) -> list[Node]:
+        folders = self.settings.paths.nodes.glob("node-*")
+        return [self.node(int(folder.name.removeprefix("node-"))) for folder in sorted(folders)]
+
+    def load_image(self) -> None:
+        for node in self.running_nodes():
+            self.say(f"loading the image into {node.name}")
+            image_loading.load_all(node)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        kubeconfig = f"--kubeconfig={self.settings.paths.kubeconfig}"
+        return run([self.settings.paths.programs / "kubectl", kubeconfig, *arguments], stdin=stdin)
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One change at a time: several people may work in one tree."""
+        self.settings.paths.cache.mkdir(parents=True, exist_ok=True)
+        with open_lock(self.settings.paths.cache / "lock") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.say("another command is changing this cluster: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+@contextmanager
+def open_lock(file: Path) -> Iterator[int]:
+    """Not inherited by the processes that are started under it."""
+    with file.open("a") as opened:
+        yield opened.fileno()
+
+
+def require_number_of_nodes(nodes: int) -> None:
+    if not 1 <= nodes <= MOST_NODES:
+        raise ClusterError(f"a cluster has 1 to {MOST_NODES} nodes, not {nodes}")

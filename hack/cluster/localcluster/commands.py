@@ -1,0 +1,67 @@
+"""Running other programs to their end."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localcluster.errors import ClusterError
+
+Argument = str | Path
+
+
+def run(
+    command: Sequence[Argument],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    timeout: float | None = None,
+) -> str:
+    """Its standard output; a ClusterError with what it said if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env=env,
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode:
+        raise ClusterError(failure_message(command, done.returncode, done.stdout + done.stderr))
+    return done.stdout
+
+
+def succeeds(command: Sequence[Argument], *, env: Mapping[str, str] | None = None) -> bool:
+    return (
+        subprocess.run([str(part) for part in command], env=env, capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def run_logged(
+    command: Sequence[Argument], log: Path, *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> None:
+    """For what takes minutes: its output goes to a file, whose end is shown if it fails."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as output:
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=env,
+            cwd=cwd,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode:
+        raise ClusterError(
+            failure_message(command, done.returncode, log.read_text(errors="replace")), f"All of it: {log}"
+        )
+
+
+def failure_message(command: Sequence[Argument], code: int, output: str) -> str:
+    end = "\n".join(output.strip().splitlines()[-15:])
+    return f"`{' '.join(str(part) for part in command)[:200]}` failed with exit code {code}:\n{end}"

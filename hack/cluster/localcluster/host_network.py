@@ -1,0 +1,102 @@
+"""The host's side of the network: one bridge, one link per node, one route per node to its pods.
+
+No iptables rule, no forwarding switch and no named network namespace: all routing between pods and services
+happens inside the nodes. Deleting the bridge deletes the routes; the end of a node deletes its link.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localcluster.commands import run, succeeds
+from localcluster.settings import BRIDGE, Network
+
+
+@dataclass(frozen=True)
+class HostNetwork:
+    network: Network
+    env: dict[str, str]
+
+    def create_bridge(self) -> None:
+        if bridge_exists():
+            return
+        self.ip("link", "add", BRIDGE, "type", "bridge")
+        self.ip("address", "add", f"{self.network.host_address}/24", "dev", BRIDGE)
+        self.ip("link", "set", BRIDGE, "up")
+        # A bridge has no carrier, and its address no use, until something is plugged in.
+        self.ip(
+            "route", "replace", self.network.service_range, "via", self.network.node_address(1), "dev", BRIDGE
+        )
+
+    def delete_bridge(self) -> None:
+        if bridge_exists():
+            self.ip("link", "delete", BRIDGE)
+
+    def plug_in(self, number: int, pid: int) -> None:
+        """A cable from the bridge to the network namespace of that process, where its end is called eth0."""
+        link = link_name(number)
+        if link_exists(link):
+            self.ip("link", "delete", link)
+        self.ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        self.ip("link", "set", link, "master", BRIDGE, "up")
+        self.ip(
+            "route",
+            "replace",
+            self.network.node_pod_range(number),
+            "via",
+            self.network.node_address(number),
+            "dev",
+            BRIDGE,
+        )
+
+    def unplug(self, number: int) -> None:
+        if link_exists(link_name(number)):
+            self.ip("link", "delete", link_name(number))
+        succeeds(["ip", "route", "delete", self.network.node_pod_range(number)], env=self.env)
+
+    def cut(self, number: int) -> None:
+        self.ip("link", "set", link_name(number), "down")
+
+    def mend(self, number: int) -> None:
+        self.ip("link", "set", link_name(number), "up")
+
+    def overlapping_routes(self) -> list[str]:
+        """Routes of this machine, not our own, that the cluster's addresses would hide."""
+        ours = ipaddress.ip_network(self.network.whole)
+        return [
+            route["dst"]
+            for route in self.routes()
+            if route.get("dev") != BRIDGE and overlaps(route["dst"], ours)
+        ]
+
+    def routes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(
+            self.ip("-json", "-4", "route", "show", "table", "main") or "[]"
+        )
+        return found
+
+    def ip(self, *arguments: str) -> str:
+        return run(["ip", *arguments], env=self.env)
+
+
+def overlaps(destination: str, ours: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    if destination == "default":
+        return False
+    route = ipaddress.ip_network(destination, strict=False)
+    return route.prefixlen > 0 and route.overlaps(ours)
+
+
+def link_name(number: int) -> str:
+    return f"streamingjob{number}n"
+
+
+def bridge_exists() -> bool:
+    return link_exists(BRIDGE)
+
+
+def link_exists(name: str) -> bool:
+    return Path(f"/sys/class/net/{name}").exists()

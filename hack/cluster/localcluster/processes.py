@@ -1,0 +1,113 @@
+"""Processes that outlive the command which starts them, found again by what is written about them in a file.
+
+A process id alone may have been given to another since; together with its start time it names one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from localcluster.commands import Argument
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    started: int
+    """In clock ticks since the machine's boot, as the kernel counts them."""
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        return cls(pid, start_time(pid) or 0)
+
+    @property
+    def alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait_until_gone(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.alive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not self.alive
+
+    def end(self, patience: float) -> None:
+        """Asks first; after `patience` seconds it does not ask any more."""
+        self.signal(signal.SIGTERM)
+        if not self.wait_until_gone(patience):
+            self.signal(signal.SIGKILL)
+            self.wait_until_gone(10)
+
+
+def start_time(pid: int) -> int | None:
+    """None for a process that is gone, or that is dead and only not yet reaped."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+@dataclass(frozen=True)
+class ProcessFolder:
+    """The processes of one run, each by its name: `<name>.pid.json`, and its output in `logs/<name>.log`."""
+
+    folder: Path
+
+    def start(self, name: str, command: Sequence[Argument], env: Mapping[str, str] | None = None) -> Process:
+        log = self.log(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                [str(part) for part in command],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.remember(name, child.pid)
+
+    def remember(self, name: str, pid: int) -> Process:
+        process = Process.of(pid)
+        self.record(name).write_text(json.dumps(asdict(process)))
+        return process
+
+    def find(self, name: str) -> Process | None:
+        """The process of that name if it lives."""
+        try:
+            process = Process(**json.loads(self.record(name).read_text()))
+        except FileNotFoundError:
+            return None
+        return process if process.alive else None
+
+    def stop(self, name: str, patience: float = 5.0) -> None:
+        if process := self.find(name):
+            process.end(patience)
+        self.record(name).unlink(missing_ok=True)
+
+    def record(self, name: str) -> Path:
+        return self.folder / f"{name}.pid.json"
+
+    def log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def last_lines(self, name: str, count: int = 12) -> str:
+        log = self.log(name)
+        return (
+            "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+            if log.exists()
+            else "(no output)"
+        )

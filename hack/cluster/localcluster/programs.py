@@ -1,0 +1,96 @@
+"""The Kubernetes programs, etcd, CoreDNS and pause, built from their Go modules (see ../programs/go.mod)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from localcluster.commands import run, run_logged
+from localcluster.errors import ClusterError
+from localcluster.settings import KUBERNETES_VERSION, REPOSITORY, Paths
+
+SOURCES = REPOSITORY / "hack" / "cluster" / "programs"
+NAMES_OF_KUBERNETES = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "kubectl",
+)
+BUILT = ("kubernetes", "etcd", "coredns", "pause")
+
+
+def provide(paths: Paths, say: Callable[[str], None]) -> None:
+    """Builds what is missing or was built from other sources."""
+    stamp = paths.programs / "built-from"
+    wanted = sources_digest()
+    if (
+        stamp.exists()
+        and stamp.read_text() == wanted
+        and all((paths.programs / name).exists() for name in BUILT)
+    ):
+        return
+    go = require_go()
+    say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 6 minutes, once")
+    build(paths, go)
+    for name in NAMES_OF_KUBERNETES:
+        link = paths.programs / name
+        link.unlink(missing_ok=True)
+        link.symlink_to("kubernetes")
+    stamp.write_text(wanted)
+
+
+def sources_digest() -> str:
+    digest = hashlib.sha256(KUBERNETES_VERSION.encode())
+    for file in sorted(path for path in SOURCES.rglob("*") if path.is_file()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def require_go() -> str:
+    """Any Go that knows how to fetch the toolchain that go.mod asks for (1.21 and later)."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    wanted = wanted_go()
+    if go is None:
+        raise ClusterError(
+            "no Go found: the Kubernetes programs are built from their Go modules",
+            f"Install Go {wanted} or newer (https://go.dev/dl) and put it on the PATH.",
+        )
+    found = tuple(int(part) for part in re.findall(r"\d+", go_version(go))[:2])
+    if found < (1, 21):
+        raise ClusterError(
+            f"{go_version(go)} is too old", f"Install Go {wanted} or newer (https://go.dev/dl)."
+        )
+    return go
+
+
+def wanted_go() -> str:
+    found = re.search(r"^go (\S+)", (SOURCES / "go.mod").read_text(), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def go_version(go: str) -> str:
+    return run([go, "env", "GOVERSION"], cwd=Path("/")).strip()
+
+
+def build(paths: Paths, go: str) -> None:
+    paths.programs.mkdir(parents=True, exist_ok=True)
+    linker = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
+    reproducible = ["-trimpath", "-buildvcs=false", "-modcacherw"]
+    flags = ["-p", str(os.cpu_count() or 2), *reproducible, "-ldflags", linker]
+    run_logged(
+        ["nice", go, "build", *flags, "-o", f"{paths.programs}/", "./..."],
+        paths.cache / "logs" / "go-build.log",
+        cwd=SOURCES,
+        env={
+            **os.environ,
+            "CGO_ENABLED": "0",
+            "GOMODCACHE": str(paths.cache / "go" / "modules"),
+            "GOCACHE": str(paths.cache / "go" / "build"),
+        },
+    )

@@ -1,0 +1,139 @@
+"""Where things are, and the names, addresses and ports that the cluster takes: read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+KUBERNETES_VERSION = "v1.35.4"
+CLUSTER_DOMAIN = "cluster.local"
+BRIDGE = "streamingjob0"
+CGROUP = "streamingjob-cluster"
+
+PAUSE_IMAGE = "docker.io/streamingjob-cluster/pause:1"
+COREDNS_IMAGE = "docker.io/streamingjob-cluster/coredns:1"
+PROJECT_IMAGE = "docker.io/library/streamingjob:dev"
+"""What containerd calls `streamingjob:dev`."""
+
+
+def environment(name: str, default: str) -> str:
+    return os.environ.get(f"STREAMINGJOB_CLUSTER_{name}") or default
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Everything that is built, downloaded or running lives below `cache`; deleting it deletes all of it."""
+
+    cache: Path
+
+    @property
+    def programs(self) -> Path:
+        return self.cache / "bin"
+
+    @property
+    def debian(self) -> Path:
+        return self.cache / "debian"
+
+    @property
+    def certificates(self) -> Path:
+        return self.cache / "certificates"
+
+    @property
+    def images(self) -> Path:
+        return self.cache / "images"
+
+    @property
+    def nodes(self) -> Path:
+        """What survives a `down`: the nodes' containerd folders, so that images need not be loaded again."""
+        return self.cache / "nodes"
+
+    @property
+    def volumes(self) -> Path:
+        """Folders that pods of every node may share through hostPath volumes."""
+        return self.cache / "volumes"
+
+    @property
+    def running(self) -> Path:
+        """What one run of the cluster leaves: process ids, configuration, logs, etcd's data."""
+        return self.cache / "run"
+
+    @property
+    def logs(self) -> Path:
+        return self.running / "logs"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.cache / "kubeconfig"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One /16 for all: nodes in its first /24, services in its second quarter, pods in its upper half."""
+
+    prefix: str
+
+    @property
+    def whole(self) -> str:
+        return f"{self.prefix}.0.0/16"
+
+    @property
+    def host_address(self) -> str:
+        return f"{self.prefix}.0.1"
+
+    @property
+    def service_range(self) -> str:
+        return f"{self.prefix}.64.0/18"
+
+    @property
+    def kubernetes_service(self) -> str:
+        return f"{self.prefix}.64.1"
+
+    @property
+    def dns_service(self) -> str:
+        return f"{self.prefix}.64.10"
+
+    @property
+    def pod_range(self) -> str:
+        return f"{self.prefix}.128.0/17"
+
+    def node_address(self, number: int) -> str:
+        return f"{self.prefix}.0.{10 + number}"
+
+    def node_pod_range(self, number: int) -> str:
+        return f"{self.prefix}.{128 + number}.0/24"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The host's ports that the control plane listens on."""
+
+    api_server: int
+    etcd: int
+    etcd_peer: int
+    controller_manager: int
+    scheduler: int
+
+    @classmethod
+    def starting_at(cls, first: int) -> Ports:
+        return cls(first, first + 1, first + 2, first + 3, first + 4)
+
+
+@dataclass(frozen=True)
+class Settings:
+    paths: Paths
+    network: Network
+    ports: Ports
+    node_grace_seconds: int
+    """How long a node may be silent before the controller manager calls it not ready."""
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        return cls(
+            paths=Paths(Path(environment("CACHE", str(REPOSITORY / ".cache" / "cluster"))).resolve()),
+            network=Network(environment("NETWORK", "10.213")),
+            ports=Ports.starting_at(int(environment("FIRST_PORT", "16443"))),
+            node_grace_seconds=int(environment("NODE_GRACE_SECONDS", "50")),
+        )

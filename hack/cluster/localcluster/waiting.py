@@ -1,0 +1,29 @@
+"""Waiting for a condition, and saying what was awaited when it does not come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from localcluster.errors import ClusterError
+
+Result = TypeVar("Result")
+
+
+def wait_for(
+    what: str,
+    condition: Callable[[], Result | None],
+    *,
+    seconds: float,
+    every: float = 0.1,
+    explain: Callable[[], str] = lambda: "",
+) -> Result:
+    """The first true value of `condition`; after `seconds`, an error with `what` and the explanation."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if result := condition():
+            return result
+        if time.monotonic() >= deadline:
+            raise ClusterError(f"waited {seconds:.0f} s in vain for {what}", explain())
+        time.sleep(every)
