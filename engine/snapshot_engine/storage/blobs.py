@@ -1,13 +1,15 @@
 """The few things checkpoint storage asks of a file system or an object store.
 
-Every implementation names its primitive for `swap`: that one call is what makes a checkpoint complete, and what keeps
-two drivers from both believing that they own the job.
+Every implementation names its primitive for `swap`: that one call is what makes a checkpoint complete, and
+what keeps two drivers from both believing that they own the job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
 
 
 class SwapConflict(Exception):
@@ -23,8 +25,11 @@ class BlobStore(Protocol):
 
     uri: str
 
-    def write(self, path: str, buffers: Iterable[bytes | memoryview]) -> int:
-        """Write a new object whole and durably (file and folder fsynced) or not at all; returns its size."""
+    def write(self, path: str, buffers: Iterable[Buffer], *, exclusive: bool = False) -> int:
+        """Write an object whole and durably (file and folder fsynced) or not at all; returns its size.
+
+        With `exclusive`, raises FileExistsError if there is one already; two callers never both succeed.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -36,7 +41,8 @@ class BlobStore(Protocol):
         ...
 
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
-        """Replace the content if its version is still `expected` (None: if there is none yet); returns the new version.
+        """Replace the content if its version is still `expected` (None: if there is none yet); returns the
+        new version.
 
         Raises SwapConflict, or OutcomeUnknown.
         """

@@ -1,0 +1,90 @@
+"""`current.json`: who owns the job, and which checkpoints count. Changed only by compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from snapshot_engine.storage import document
+
+CURRENT_VERSION = 1
+_NAME = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A completed checkpoint that is kept, and what its manifest must look like."""
+
+    checkpoint: int
+    generation: int
+    folder: str
+    """Relative to the job's folder."""
+    size: int
+    """Bytes of all its pieces."""
+    manifest_size: int
+    manifest_checksum: str
+    completed_at: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "checkpoint": self.checkpoint,
+            "generation": self.generation,
+            "folder": self.folder,
+            "size": self.size,
+            "manifestSize": self.manifest_size,
+            "manifestChecksum": self.manifest_checksum,
+            "completedAt": self.completed_at,
+        }
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> Retained:
+        return cls(
+            doc["checkpoint"],
+            doc["generation"],
+            doc["folder"],
+            doc["size"],
+            doc["manifestSize"],
+            doc["manifestChecksum"],
+            doc["completedAt"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    job_uid: str
+    generation: int
+    revision: str
+    """Random, new with each swap: how a driver recognises its own write when the store's answer was lost."""
+    reserved_until: int
+    """Checkpoint ids below this may have been used by the owner; a new owner begins here."""
+    retained: tuple[Retained, ...] = ()
+    """Oldest first."""
+    history: tuple[Mapping[str, Any], ...] = ()
+    """The last checkpoints and savepoints, completed or aborted, oldest first."""
+
+    def encode(self) -> bytes:
+        body = {
+            "jobUid": self.job_uid,
+            "generation": self.generation,
+            "revision": self.revision,
+            "reservedUntil": self.reserved_until,
+            "retained": [entry.to_json() for entry in self.retained],
+            "history": [dict(entry) for entry in self.history],
+        }
+        return document.encode(_NAME, CURRENT_VERSION, body)
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Current:
+        doc = document.decode(_NAME, CURRENT_VERSION, data, path)
+        return cls(
+            job_uid=doc["jobUid"],
+            generation=doc["generation"],
+            revision=doc["revision"],
+            reserved_until=doc["reservedUntil"],
+            retained=tuple(Retained.from_json(entry) for entry in doc["retained"]),
+            history=tuple(doc["history"]),
+        )
+
+    def with_history(self, entry: Mapping[str, Any], kept: int) -> Current:
+        return replace(self, history=(*self.history, entry)[-kept:])

@@ -1,0 +1,65 @@
+"""What can go wrong with checkpoint storage, said to the person who must act."""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Any trouble with checkpoint storage that is not a plain I/O error."""
+
+
+class OwnershipLost(StorageError):
+    """Another driver has taken the job over: this one must exit, committing and deleting nothing more."""
+
+    def __init__(self, mine: int, found: int, where: str) -> None:
+        self.mine = mine
+        self.found = found
+        super().__init__(
+            f"this driver has generation {mine}, but {where} now names generation {found}: another driver "
+            "has taken the job over. This driver must exit; nothing needs to be done "
+            "unless both keep being started"
+        )
+
+
+class BelongsToAnotherJob(StorageError):
+    """The storage holds the state of another job of the same name."""
+
+    def __init__(self, where: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{where} belongs to the job with uid {found}, not to this one ({expected}). Give this job "
+            "another name or storage location, or say in restoreFrom that it shall take this state over"
+        )
+
+
+class StorageUnavailable(StorageError):
+    """The store did not answer for so long that it is not known what it holds."""
+
+
+class CorruptCheckpoint(StorageError):
+    """A file of a checkpoint is missing, truncated or altered."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        self.path = path
+        self.expected = expected
+        self.found = found
+        super().__init__(
+            f"{path} is corrupt: expected {expected}, found {found}. Restore from another checkpoint or "
+            "savepoint by naming it; an older one than the latest repeats output that is already committed"
+        )
+
+
+class UnknownVersion(StorageError):
+    """A document was written by a newer release than this one."""
+
+    def __init__(self, path: str, found: object, known: int) -> None:
+        super().__init__(
+            f"{path} has format version {found}, but this release knows versions up to {known}: "
+            "it was written by a newer release; run that release, or restore from a savepoint of an older one"
+        )
+
+
+class NoSuchCheckpoint(StorageError):
+    """The checkpoint or savepoint that was asked for is not there."""
+
+
+class StateTooLarge(StorageError):
+    """The `memory` backend was asked to carry more than it may."""
