@@ -213,7 +213,7 @@ class Coordinator:
         """All regular inputs of `subtask` have ended, but it goes on (it heads a loop): from now on it is
         triggered like a source, for what is pending as well.
         """
-        if subtask not in self._subtasks or attempt < self._attempts.get(subtask, attempt):
+        if self._is_outdated(subtask, attempt, self._without_inputs.get(subtask)):
             self._ignore("end of inputs of another attempt")
             return []
         self._without_inputs[subtask] = attempt
@@ -230,7 +230,8 @@ class Coordinator:
         its consumers' snapshots would lie before its own. An attempt newer than the known one is remembered
         until `resume`, since a subtask may finish before the others run.
         """
-        if subtask not in self._subtasks or attempt < self._attempts.get(subtask, attempt):
+        said = self._finals.get(subtask)
+        if self._is_outdated(subtask, attempt, said.attempt if said else None):
             self._ignore("finish of another attempt")
             return []
         self._finals[subtask] = _Final(attempt, state, snapshotted)
@@ -407,6 +408,13 @@ class Coordinator:
 
     def _is_current(self, subtask: SubtaskId, attempt: Attempt) -> bool:
         return self._attempts.get(subtask) == attempt
+
+    def _is_outdated(self, subtask: SubtaskId, attempt: Attempt, said_before: Attempt | None) -> bool:
+        """Whether `attempt` is older than what is known or was said. A newer one may speak before `resume`."""
+        if subtask not in self._subtasks:
+            return True
+        known = self._attempts.get(subtask, attempt)
+        return attempt < max(known, said_before or known)
 
     def _is_finished(self, subtask: SubtaskId) -> bool:
         final = self._finals.get(subtask)

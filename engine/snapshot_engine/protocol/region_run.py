@@ -113,17 +113,17 @@ class RegionRun:
         """A slot of `attempt` failed. True if this is news: the first word of it, about the current attempt.
 
         Of the many reports of one failure (closed connection, Spark's word, peers that lost their channel)
-        only the first is handled.
+        only the first is handled. Afterwards the region is CANCELLING, or WAITING if no slot is left.
         """
         if not self.accepts(attempt) or self.state not in ACTIVE:
             return False
-        self._go(RegionState.CANCELLING, now, cause)
+        self._go_down(cause, now)
         return True
 
     def cancel(self, why: str, now: float) -> bool:
         """Take the region down for another one's sake. True if there are slots to be stopped."""
         if self.state in ACTIVE:
-            self._go(RegionState.CANCELLING, now, why)
+            self._go_down(why, now)
         elif self.state is RegionState.FINISHED:
             self._go(RegionState.WAITING, now, why)
         return self.state is RegionState.CANCELLING
@@ -164,6 +164,11 @@ class RegionRun:
             return False
         self._go(then, now, "all slots")
         return True
+
+    def _go_down(self, why: str, now: float) -> None:
+        self._go(RegionState.CANCELLING, now, why)
+        if not self._alive:
+            self._go(RegionState.WAITING, now, "no slot was left")
 
     def _go(self, state: RegionState, now: float, why: str) -> None:
         self._machine.go(state, now, why)
