@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Protocol
 
 import pyarrow as pa
@@ -57,6 +58,8 @@ class Origin:
     split: str | None = None
     ended: set[str] = field(default_factory=set)
     """Splits that have ended: their watermark must not hold back the others."""
+    reading: set[str] = field(default_factory=set)
+    """Splits that are being read, whether rows came yet or not: the watermark waits for the first rows of each."""
 
 
 @dataclass
@@ -156,7 +159,7 @@ class SourceOperator(Operator):
         raise TypeError("a source has no inputs")
 
 
-class SourceStatus:
+class SourceStatus(IntEnum):
     """What a source's poll had."""
 
     MORE = 0  # a batch was emitted: call again as soon as there is room

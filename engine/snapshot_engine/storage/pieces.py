@@ -72,6 +72,10 @@ class PieceWriter:
     def write_bytes(self, name: str, data: bytes, *, shared: bool = False) -> PieceHandle:
         return self._store(name, ".bin", [data], shared)
 
+    def paths(self) -> list[str]:
+        """The written files as the blob store names them."""
+        return [self._where.absolute(handle.path) for handle in self.written]
+
     def _store(self, name: str, suffix: str, buffers: list[Buffer], shared: bool) -> PieceHandle:
         size = sum(map(len, buffers))
         self.size += size

@@ -1,0 +1,164 @@
+"""The head of a chain that reads a Source: which splits a subtask has, and where it stands in each.
+
+The splits are listed once, when a job starts without a checkpoint; from then on their names and positions
+come from the snapshots. Sorted by name, split i belongs to subtask i modulo the parallelism; after a change
+of parallelism the union of all old subtasks' splits is dealt out again in the same way. A split that has
+ended stays in the snapshot, so that it is never read again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from snapshot_engine.connectors.protocols import EndOfSplit, Position, Reader, Source
+from snapshot_engine.operators.operator import (
+    OperatorContext,
+    Origin,
+    SourceOperator,
+    SourceStatus,
+    StateWriter,
+    iterate_states,
+)
+from snapshot_engine.state.handles import OperatorState
+
+KIND = "source"
+
+
+@dataclass(slots=True)
+class _Split:
+    name: str
+    position: Position = None
+    """Where to begin; once there is a reader, the reader knows better."""
+    ended: bool = False
+    reader: Reader | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        position = self.reader.position() if self.reader else self.position
+        return {"position": position, "ended": self.ended}
+
+
+class SourceReaderOperator(SourceOperator):
+    """Reads its splits in turn, one batch per poll;
+
+    or, where the source is `sequential`, one after the other.
+    """
+
+    def __init__(self, source: Source, batch_rows: int = 16384) -> None:
+        self.source = source
+        self.batch_rows = batch_rows
+        self._splits: list[_Split] = []
+        self._open: deque[_Split] = deque()
+        self._sequential = bool(getattr(source, "sequential", False))
+        self._origin = Origin()
+        self._uid = ""
+        self._place = (0, 1)
+
+    def open(self, context: OperatorContext) -> None:
+        self._origin = context.origin
+        self._uid = context.uid
+        self._place = (context.subtask, context.parallelism)
+        restored = [state.meta for state in iterate_states(context.restored, KIND)]
+        self._splits = _take_over(restored, *self._place) if restored else self._first_splits()
+        self._origin.ended.update(split.name for split in self._splits if split.ended)
+        self._open = deque(split for split in self._splits if not split.ended)
+        # All at once, so that a watermark waits for every one of them; of splits that are read one after the
+        # other it can only know the first.
+        for split in list(self._open)[: 1 if self._sequential else None]:
+            self._start(split)
+
+    def poll(self) -> SourceStatus:
+        for _ in range(len(self._open)):
+            split = self._open[0]
+            try:
+                batch = self._reader(split).read(self.batch_rows)
+            except EndOfSplit:
+                self._end(split)
+                continue
+            except Exception as error:
+                error.add_note(f"while reading split {split.name!r} of {self.source!r}")
+                raise
+            if not self._sequential:
+                self._open.rotate(-1)
+            if batch is not None and batch.num_rows:
+                self._refuse_other_schema(batch.schema)
+                self._origin.split = split.name
+                self.output.emit(batch)
+                return SourceStatus.MORE
+            if self._sequential:
+                break
+        return SourceStatus.NOTHING if self._open else SourceStatus.ENDED
+
+    def lag(self) -> int | None:
+        """Rows that wait to be read, over all open splits; None if one of them cannot tell."""
+        lags = [split.reader.lag() if split.reader else None for split in self._open]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if len(known) == len(lags) else None
+
+    def snapshot(self, checkpoint: int) -> _Positions:  # noqa: ARG002
+        subtask, parallelism = self._place
+        splits = {split.name: split.to_json() for split in self._splits}
+        return _Positions(self._uid, {"subtask": subtask, "parallelism": parallelism, "splits": splits})
+
+    def state_size(self) -> tuple[int, int]:
+        return len(self._splits), 0
+
+    def close(self) -> None:
+        for split in self._splits:
+            if split.reader is not None:
+                split.reader.close()
+                split.reader = None
+
+    def _first_splits(self) -> list[_Split]:
+        subtask, parallelism = self._place
+        names = sorted(self.source.splits(parallelism))
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.source!r} names a split twice: {names}")
+        return [_Split(name) for name in names[subtask::parallelism]]
+
+    def _start(self, split: _Split) -> Reader:
+        split.reader = self.source.open(split.name, split.position)
+        self._origin.reading.add(split.name)
+        return split.reader
+
+    def _reader(self, split: _Split) -> Reader:
+        return split.reader or self._start(split)
+
+    def _end(self, split: _Split) -> None:
+        assert split.reader is not None
+        split.position = split.reader.position()
+        split.reader.close()
+        split.reader = None
+        split.ended = True
+        self._open.popleft()
+        self._origin.reading.discard(split.name)
+        self._origin.ended.add(split.name)
+
+    def _refuse_other_schema(self, found: Any) -> None:
+        if found is not self.source.schema and not found.equals(self.source.schema):
+            raise TypeError(
+                f"{self.source!r} gave a batch of another schema than it declares.\n"
+                f"declared:\n{self.source.schema}\nfound:\n{found}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Positions:
+    uid: str
+    meta: Mapping[str, Any]
+
+    def write(self, writer: StateWriter) -> OperatorState:  # noqa: ARG002
+        return OperatorState(self.uid, KIND, meta=self.meta)
+
+
+def _take_over(restored: list[Mapping[str, Any]], subtask: int, parallelism: int) -> list[_Split]:
+    """This subtask's share of the restored splits."""
+    if all(meta["parallelism"] == parallelism for meta in restored):
+        mine = [meta["splits"] for meta in restored if meta["subtask"] == subtask]
+        known = {name: entry for splits in mine for name, entry in splits.items()}
+        return [_Split(name, known[name]["position"], known[name]["ended"]) for name in sorted(known)]
+    known = {name: entry for meta in restored for name, entry in meta["splits"].items()}
+    names = sorted(known)[subtask::parallelism]
+    return [_Split(name, known[name]["position"], known[name]["ended"]) for name in names]
