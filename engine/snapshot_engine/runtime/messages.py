@@ -42,7 +42,6 @@ class Deploy:
     """By subtask: {finished, rescaled, operators: {uid: [state, …]}, channels}; absent for a fresh start."""
     producers: dict[str, list[Any]]
     """By channel: the address and the attempt of its producer's slot."""
-    channel_key: bytes
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,13 @@ class Ready:
 
 @dataclass(frozen=True)
 class Trigger:
+    """Take a snapshot of your sources and emit the barrier."""
+
     checkpoint: int
     triggered_at: float
+    subtasks: list[str]
+    stop: bool
+    """Emit nothing behind the barrier, unless the checkpoint is aborted: the job is to end with it."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class SubtaskFinished:
 
     subtask: str
     state: dict[str, Any]
-    timings: dict[str, float]
+    snapshotted: int
+    """The newest checkpoint for which the subtask has emitted a barrier."""
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Slot:
             case m.Stop():
                 self._stop()
             case m.Trigger():
-                self._trigger(Barrier(message.checkpoint, message.triggered_at))
+                self._trigger(message)
             case m.Completed():
                 for subtask in self._parts.subtasks:
                     subtask.complete(message.checkpoint)
@@ -163,10 +163,11 @@ class Slot:
             case _:
                 raise m.BadMessage(f"a slot is not sent {type(message).__name__}")
 
-    def _trigger(self, barrier: Barrier) -> None:
+    def _trigger(self, message: m.Trigger) -> None:
+        barrier = Barrier(message.checkpoint, message.triggered_at)
         for subtask in self._parts.subtasks:
-            if not self._task.graph.inputs[subtask.id]:
-                subtask.trigger(barrier)
+            if subtask_key(subtask.id) in message.subtasks:
+                subtask.trigger(barrier, message.stop)
 
     def _on_consumer(self, greeting: Greeting, connection: socket.socket) -> bool:
         """Let a consumer in, if it means this attempt. One that comes before the deployment is kept until then."""
@@ -244,7 +245,7 @@ def _answer(result: SnapshotResult) -> m.Message:
         "channels": channel_times.to_json(job.channels),
     }
     if job.finished and result.error is None:
-        return m.SubtaskFinished(key, state, timings)
+        return m.SubtaskFinished(key, state, job.snapshotted)
     if job.finished:
         return m.Failed(key, None, f"the final state could not be written: {result.error}", "")
     assert job.checkpoint is not None

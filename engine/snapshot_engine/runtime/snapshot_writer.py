@@ -33,6 +33,8 @@ class SnapshotJob:
     sync: float
     submitted_at: float = field(default_factory=time.monotonic)
     finished: bool = False
+    snapshotted: int = 0
+    """The newest checkpoint for which the subtask has emitted a barrier; told with the final state."""
 
 
 @dataclass

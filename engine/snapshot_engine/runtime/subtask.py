@@ -62,6 +62,7 @@ class Subtask:
         self._next = 0
         self._is_source = not queues
         self._idle_until = 0
+        self._stopped_at: int | None = None
 
     def step(self, now_ms: int) -> bool:
         """Process one element, or poll the source once; whether anything was done."""
@@ -90,14 +91,22 @@ class Subtask:
 
     def source_wait(self) -> int | None:
         """Until when (epoch ms) the source has nothing to do; None if this is no source, or has to wait for room."""
-        return self._idle_until if self._is_source and not self.ended and self.router.has_room() else None
+        waits = self._is_source and not self.ended and self._stopped_at is None and self.router.has_room()
+        return self._idle_until if waits else None
 
-    def trigger(self, barrier: Barrier) -> None:
-        """Checkpoint begins at this source: its position is recorded, and the barrier goes out behind what it emitted."""
+    def trigger(self, barrier: Barrier, stop: bool) -> None:
+        """A checkpoint begins at this source: its position is recorded, and the barrier goes out behind what it emitted.
+
+        With `stop` nothing follows the barrier, unless the checkpoint is aborted.
+        """
         if not self.ended:
             self._act(self._alignment.trigger(barrier, time.time()))
+            if stop:
+                self._stopped_at = barrier.checkpoint
 
     def abort(self, checkpoint: int) -> None:
+        if self._stopped_at == checkpoint:
+            self._stopped_at = None
         self._act(self._alignment.abort(checkpoint, time.time()))
         for operator in self.chain.operators:
             operator.on_aborted(checkpoint)
@@ -121,7 +130,7 @@ class Subtask:
         self.router.close()
 
     def _poll_source(self, now_ms: int) -> bool:
-        if now_ms < self._idle_until:
+        if now_ms < self._idle_until or self._stopped_at is not None:
             return False
         started = time.perf_counter()
         status = self.chain.source.poll()
@@ -185,7 +194,9 @@ class Subtask:
         self.ended = True
         snapshots, sync = self._freeze(-1)
         self.router.broadcast(EndOfInput())
-        self._submit(SnapshotJob(self.id, None, snapshots, self._watermarks.snapshot(), 0.0, 0.0, sync, finished=True))
+        times = self._watermarks.snapshot()
+        job = SnapshotJob(self.id, None, snapshots, times, 0.0, 0.0, sync, True, self._alignment.settled)
+        self._submit(job)
 
     def _act(self, actions: Sequence[AlignmentAction]) -> None:
         for action in actions:

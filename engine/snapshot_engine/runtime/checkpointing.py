@@ -1,0 +1,335 @@
+"""The shell around the checkpoint coordinator: sends what it asks for, writes manifests, has sinks commit.
+
+Manifests are written and committed one after the other: the next checkpoint completes only when all that the one before
+has prepared is visible, so that no manifest is ever the only one to name something uncommitted and then forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.protocol.checkpoints import (
+    Abort,
+    Completed,
+    CoordinatorAction,
+    Discard,
+    FailOver,
+    Finished,
+    Trigger,
+    WriteManifest,
+)
+from snapshot_engine.protocol.coordinator import Coordinator
+from snapshot_engine.protocol.critical_path import CriticalPath, Timings, critical_path
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.commits import CommitFailed, Committer
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.state.handles import OperatorState, PieceHandle
+from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.errors import OwnershipLost, StorageUnavailable
+from snapshot_engine.storage.manifest import Manifest, PathStep, SubtaskSnapshot, VertexSnapshot
+from snapshot_engine.storage.manifest import Timings as StoredTimings
+
+log = logging.getLogger(__name__)
+
+
+class CheckpointListener(Protocol):
+    """The JobMaster, as checkpointing sees it."""
+
+    def send_to_subtasks(self, subtasks: Sequence[SubtaskId], make: Callable[[list[str]], m.Message]) -> None: ...
+    def send_to_all(self, message: m.Message) -> None: ...
+    def checkpoint_triggered(self, checkpoint: int) -> None: ...
+    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None: ...
+    def checkpoint_aborted(self, action: Abort) -> None: ...
+    def checkpoints_keep_failing(self, reason: str) -> None: ...
+    def job_finished(self) -> None: ...
+    def lost_ownership(self, error: Exception) -> None: ...
+
+
+class Checkpointing:
+    def __init__(
+        self,
+        settings: JobSettings,
+        graph: ExecutionGraph,
+        store: CheckpointStore,
+        committer: Committer,
+        listener: CheckpointListener,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._graph = graph
+        self._store = store
+        self._committer = committer
+        self._listener = listener
+        self._clock = clock
+        self._upstream = {
+            subtask: {graph.producer_of(channel) for channel in graph.inputs[subtask]} for subtask in graph.subtasks
+        }
+        first = store.next_checkpoint_id()
+        self._issued = {first}
+        self.coordinator = Coordinator(settings.checkpoint, graph.subtasks, graph.sources(), first)
+        self.latest: Manifest | None = None
+        """The newest completed checkpoint: what a restart is restored from."""
+        self._uncommitted: Manifest | None = None
+        self._to_write: asyncio.Queue[WriteManifest] = asyncio.Queue()
+        self._written: asyncio.Event = asyncio.Event()
+        self._cleaning: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._worker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._worker = asyncio.create_task(self._write_manifests(), name="manifests")
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._worker is not None:
+            self._worker.cancel()
+        if self._cleaning:
+            await asyncio.wait(self._cleaning, timeout=5.0)
+
+    # What the JobMaster tells.
+
+    def resume(self, attempts: dict[SubtaskId, Attempt]) -> None:
+        self._perform(self.coordinator.resume(attempts, self._clock()))
+
+    def suspend(self, reason: str) -> None:
+        self._perform(self.coordinator.suspend(reason, self._clock()))
+
+    async def until_none_is_completing(self) -> None:
+        """A failover waits for the checkpoint whose manifest is being written, and for its commit."""
+        while self.coordinator.completing is not None:
+            self._written.clear()
+            await self._written.wait()
+
+    def acknowledged(self, attempt: Attempt, subtask: SubtaskId, message: m.Acknowledged) -> None:
+        now = self._clock()
+        snapshot = _timed(snapshot_of(attempt, message.state, finished=False), message.timings)
+        if gone := self._store.deleted_among(snapshot.handles()):
+            reason = f"it refers to pieces that are deleted: {', '.join(gone)}"
+            self._perform(self.coordinator.decline(message.checkpoint, subtask, attempt, reason, now))
+            return
+        timings = _from_stored(snapshot.timings)
+        self._perform(self.coordinator.acknowledge(message.checkpoint, subtask, attempt, snapshot, timings, now))
+
+    def declined(self, attempt: Attempt, subtask: SubtaskId, message: m.Declined) -> None:
+        self._perform(
+            self.coordinator.decline(message.checkpoint, subtask, attempt, message.reason, self._clock())
+        )
+
+    def finished(self, attempt: Attempt, subtask: SubtaskId, state: SubtaskSnapshot, snapshotted: int) -> None:
+        self._perform(self.coordinator.finished(subtask, attempt, state, snapshotted, self._clock()))
+
+    def request_checkpoint(self) -> None:
+        self._perform(self.coordinator.request_checkpoint(self._clock()))
+
+    def request_savepoint(self, name: str, stop: bool) -> None:
+        self._perform(self.coordinator.request_savepoint(name, self._clock(), stop))
+
+    # What the coordinator asks for.
+
+    def _perform(self, actions: Iterable[CoordinatorAction]) -> None:
+        for action in actions:
+            match action:
+                case Trigger():
+                    self._trigger(action)
+                case WriteManifest():
+                    self._to_write.put_nowait(action)
+                case Abort():
+                    self._abort(action)
+                case Discard():
+                    self._discard(action.checkpoint, [action.state], whole=False)
+                case FailOver():
+                    self._listener.checkpoints_keep_failing(action.reason)
+                case Completed() | Finished():
+                    raise AssertionError("only a written manifest leads to these")
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wakeup = self.coordinator.next_wakeup()
+        if wakeup is not None:
+            delay = max(0.0, wakeup - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self.coordinator.tick(self._clock()))
+
+    def _trigger(self, action: Trigger) -> None:
+        self._reserve(action.barrier.checkpoint)
+        self._listener.checkpoint_triggered(action.barrier.checkpoint)
+        barrier = action.barrier
+        self._listener.send_to_subtasks(
+            action.subtasks,
+            lambda subtasks: m.Trigger(barrier.checkpoint, barrier.triggered_at, subtasks, action.stop),
+        )
+
+    def _reserve(self, checkpoint: int) -> None:
+        """Ids are given out by the store, so that no later driver uses one again."""
+        while checkpoint not in self._issued:
+            self._issued.add(self._store.next_checkpoint_id())
+
+    def _abort(self, action: Abort) -> None:
+        log.info("checkpoint %d aborted: %s", action.checkpoint, action.reason)
+        self._listener.send_to_all(m.Aborted(action.checkpoint))
+        self._store.note_aborted(
+            {"id": action.checkpoint, "outcome": "Aborted", "completedAt": self._clock(), "reason": action.reason}
+        )
+        self._discard(action.checkpoint, action.discard.values(), whole=True)
+        self._listener.checkpoint_aborted(action)
+
+    def _discard(self, checkpoint: int, states: Iterable[object], whole: bool) -> None:
+        handles = _handles(states)
+        references = self._pending_references()
+        folder = checkpoint if whole else None
+        self._in_background(lambda: self._store.discard(handles, checkpoint=folder, references=references))
+
+    def _pending_references(self) -> set[str]:
+        states = self.coordinator.acknowledged_states()
+        return {handle.path for handle in _handles(states) if handle.shared}
+
+    def _in_background(self, work: Callable[[], Any]) -> None:
+        """Cleaning: what fails is an orphan, and swept later."""
+
+        async def run() -> None:
+            try:
+                await asyncio.to_thread(work)
+            except Exception as error:
+                log.warning("cleaning up checkpoint files failed: %s", error)
+
+        task = asyncio.create_task(run())
+        self._cleaning.add(task)
+        task.add_done_callback(self._cleaning.discard)
+
+    # Completing.
+
+    async def _write_manifests(self) -> None:
+        while True:
+            action = await self._to_write.get()
+            try:
+                await self._complete(action)
+            except (OwnershipLost, StorageUnavailable) as error:
+                self._listener.lost_ownership(error)
+                return
+            except Exception as error:
+                log.exception("completing checkpoint %d failed", action.checkpoint)
+                self._listener.lost_ownership(error)
+                return
+            finally:
+                self._written.set()
+
+    async def _complete(self, action: WriteManifest) -> None:
+        if self._uncommitted is not None and not await self._commit(self._uncommitted):
+            reason = f"checkpoint {self._uncommitted.checkpoint} is still not committed"
+            self._perform(self.coordinator.manifest_failed(action.checkpoint, reason, self._clock()))
+            return
+        path = critical_path(self._timings_of(action), self._upstream)
+        manifest = self._manifest(action, path)
+        try:
+            uri, replaced = await asyncio.to_thread(self._store_manifest, manifest, action)
+        except OSError as error:
+            self._perform(self.coordinator.manifest_failed(action.checkpoint, str(error), self._clock()))
+            return
+        if action.retained:
+            self.latest = manifest
+        outcome, others = self._take_outcome(self.coordinator.manifest_written(action.checkpoint, self._clock()))
+        self._perform([other for other in others if not isinstance(other, Finished)])
+        if outcome.commits and await self._commit(manifest):
+            self._after_commit(outcome, replaced)
+        elif not outcome.commits:
+            self._discard(action.checkpoint, action.states.values(), whole=True)
+        self._listener.checkpoint_completed(manifest, outcome, path, uri)
+        if any(isinstance(other, Finished) for other in others):
+            self._listener.job_finished()
+
+    def _take_outcome(
+        self, actions: Sequence[CoordinatorAction]
+    ) -> tuple[Completed, list[CoordinatorAction]]:
+        outcome = next(action for action in actions if isinstance(action, Completed))
+        return outcome, [action for action in actions if action is not outcome]
+
+    def _store_manifest(self, manifest: Manifest, action: WriteManifest) -> tuple[str, list[Any]]:
+        """Runs in a thread. Raises OSError only if the checkpoint is known not to have become complete."""
+        uri = ""
+        if action.savepoint is not None:
+            uri = self._store.complete_savepoint(manifest, action.savepoint)
+        replaced = self._store.complete(manifest, self._settings.retained) if action.retained else []
+        return uri or self._store.uri_of(manifest), list(replaced)
+
+    async def _commit(self, manifest: Manifest) -> bool:
+        """Whether all that `manifest` names is visible now. If not, it is tried again before the next one completes."""
+        try:
+            await self._committer.commit(manifest)
+        except CommitFailed as error:
+            self._uncommitted = manifest
+            self._listener.checkpoints_keep_failing(str(error))
+            return False
+        self._uncommitted = None
+        return True
+
+    def _after_commit(self, outcome: Completed, replaced: list[Any]) -> None:
+        """Only now may subtasks forget what they had prepared, and the checkpoints that this one replaces go."""
+        self._listener.send_to_all(m.Completed(outcome.checkpoint))
+        pending, references = self.coordinator.pending, self._pending_references()
+        for entry in replaced:
+            self._in_background(lambda entry=entry: self._store.delete_checkpoint(entry, pending, references))
+
+    def _timings_of(self, action: WriteManifest) -> dict[SubtaskId, Timings]:
+        return {
+            subtask: _from_stored(state.timings)
+            for subtask, state in action.states.items()
+            if isinstance(state, SubtaskSnapshot) and subtask not in action.finished
+        }
+
+    def _manifest(self, action: WriteManifest, path: CriticalPath) -> Manifest:
+        by_vertex: dict[str, dict[int, SubtaskSnapshot]] = defaultdict(dict)
+        for subtask, state in action.states.items():
+            assert isinstance(state, SubtaskSnapshot)
+            by_vertex[subtask.vertex][subtask.index] = state
+        vertices = {
+            uid: VertexSnapshot(self._graph.graph.vertices[uid].parallelism, subtasks)
+            for uid, subtasks in by_vertex.items()
+        }
+        steps = tuple(
+            PathStep(str(step.subtask), StoredTimings(step.waited, 0.0, step.synchronous, step.asynchronous))
+            for step in path.steps
+        )
+        return Manifest(
+            checkpoint=action.checkpoint,
+            generation=self._store.generation,
+            job=self._settings.name,
+            job_uid=self._settings.uid,
+            triggered_at=action.triggered_at,
+            completed_at=self._clock(),
+            key_groups=self._graph.graph.key_groups,
+            vertices=vertices,
+            critical_path=steps,
+        )
+
+
+def snapshot_of(attempt: Attempt, state: dict[str, Any], finished: bool) -> SubtaskSnapshot:
+    """A subtask's word on its state, as the manifest keeps it."""
+    operators = tuple(OperatorState.from_json(doc) for doc in state["operators"])
+    return SubtaskSnapshot(attempt, operators, finished, state["channels"])
+
+
+def _timed(snapshot: SubtaskSnapshot, doc: dict[str, float]) -> SubtaskSnapshot:
+    return replace(snapshot, timings=StoredTimings(doc["start_delay"], doc["alignment"], doc["sync"], doc["async"]))
+
+
+def _from_stored(timings: StoredTimings) -> Timings:
+    return Timings(timings.start_delay, timings.alignment, timings.sync, timings.async_)
+
+
+def _handles(states: Iterable[object]) -> list[PieceHandle]:
+    return [handle for state in states if isinstance(state, SubtaskSnapshot) for handle in state.handles()]
+

@@ -1,0 +1,517 @@
+"""The JobMaster: starts a job's regions, watches them, snapshots them, and restarts what has to be restarted.
+
+Everything happens in one event loop, so each decision is taken alone: which checkpoint to restore, which pending ones
+to abort and which regions to restart is one step that nothing can come between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.protocol.checkpoints import Abort, Completed
+from snapshot_engine.protocol.critical_path import CriticalPath
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
+from snapshot_engine.protocol.failover import RegionChannel, RegionFacts, regions_to_restart
+from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
+from snapshot_engine.protocol.restarts import GiveUp, RestartBudget
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
+from snapshot_engine.runtime.commits import Committer
+from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.runtime.restore import Restore
+from snapshot_engine.runtime.slot_task import SlotSettings, SlotTask, channel_key, parse_subtask, subtask_key
+from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.errors import CorruptCheckpoint
+from snapshot_engine.storage.manifest import Manifest
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 0.25
+DEPLOY_PATIENCE = 24
+"""While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
+CHANNEL_GRACE_SECONDS = 2.0
+"""How long a broken channel may be just the first sign of a slot that is gone."""
+
+
+class Outcome(Enum):
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    FENCED = "fenced"
+
+
+@dataclass
+class JobResult:
+    outcome: Outcome
+    message: str = ""
+    savepoint: str | None = None
+    history: Sequence[str] = ()
+
+
+@dataclass
+class _RegionShell:
+    """What surrounds a region's run: its slots' connections and its restart under way."""
+
+    run: RegionRun
+    connections: dict[int, SlotConnection] = field(default_factory=dict)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    restart: asyncio.Task[None] | None = None
+    restored_from: int | None = None
+    finished_subtasks: set[SubtaskId] = field(default_factory=set)
+
+
+class JobMaster:
+    """One per driver. `run` returns when the job has ended, whatever the way."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        graph: ExecutionGraph,
+        store: CheckpointStore,
+        launcher: SlotLauncher,
+        secret: bytes,
+        events: JobEvents | None = None,
+    ) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.events = events or JobEvents()
+        self._store = store
+        self._launcher = launcher
+        self._secret = secret
+        self._loop = asyncio.get_running_loop()
+        self._began = time.time() - time.monotonic()
+        self.generation = store.generation
+        self._committer = Committer(graph.graph, settings.name, self.events.committed)
+        self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
+        self._server = ControlServer(secret, self)
+        self._budget = RestartBudget(settings.restarts)
+        self._restore = Restore(None, graph.graph)
+        self.regions = {
+            region.id: _RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
+        }
+        self._between = _channels_between_regions(graph)
+        self._failed: set[int] = set()
+        self._recovering: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[JobResult] = self._loop.create_future()
+        self._stop_after: int | None = None
+        self._stopping = False
+
+    def clock(self) -> float:
+        """Wall clock seconds that never jump while this driver lives."""
+        return self._began + time.monotonic()
+
+    # The job as a whole.
+
+    async def run(self) -> JobResult:
+        await self._server.start(self._launcher.control_host)
+        self.checkpoints.start()
+        watch = asyncio.create_task(self._watch_heartbeats())
+        try:
+            await self._restore_at_start()
+            for shell in self.regions.values():
+                self._schedule(shell)
+            result = await self._ended
+        finally:
+            watch.cancel()
+            await self._take_down()
+        self.events.ended(result)
+        return result
+
+    async def stop(self, savepoint: str | None = None) -> None:
+        """End the job with a savepoint of that name, or else with a last checkpoint. Returns at once."""
+        self._stopping = True
+        if savepoint is not None:
+            self.checkpoints.request_savepoint(savepoint, stop=True)
+        else:
+            self._stop_after = self.checkpoints.coordinator.next_id
+            self.checkpoints.request_checkpoint()
+
+    def cancel(self, why: str = "cancelled") -> None:
+        """End the job at once; the latest completed checkpoint stays."""
+        self._end(JobResult(Outcome.STOPPED, why))
+
+    async def _restore_at_start(self) -> None:
+        manifest = await asyncio.to_thread(self._choose_checkpoint)
+        self._restore = Restore(manifest, self.graph.graph, self.settings.allow_non_restored_state)
+        self.checkpoints.latest = manifest
+        if manifest is not None:
+            log.info("restoring from checkpoint %d", manifest.checkpoint)
+            self.events.restoring(manifest)
+            await self._committer.commit(manifest)
+        kept = await asyncio.to_thread(self._retained_manifests)
+        await self._committer.sweep(self.generation, kept)
+
+    def _choose_checkpoint(self) -> Manifest | None:
+        wanted = self.settings.restore_from
+        if wanted is not None:
+            return self._store.load(wanted)
+        if self._store.latest() is None:
+            return None
+        try:
+            return self._store.load()
+        except CorruptCheckpoint as error:
+            return self._fall_back(error)
+
+    def _fall_back(self, error: CorruptCheckpoint) -> Manifest:
+        """An older checkpoint repeats output that is out already: only with the user's consent."""
+        if not self.settings.allow_older_checkpoint:
+            raise error
+        for entry in reversed(self._store.list()[:-1]):
+            with contextlib.suppress(CorruptCheckpoint):
+                manifest = self._store.load(entry)
+                log.warning("%s; going back to checkpoint %d as allowed", error, manifest.checkpoint)
+                return manifest
+        raise error
+
+    def _retained_manifests(self) -> list[Manifest]:
+        manifests = []
+        for which in [*self._store.list(), *self._store.savepoints()]:
+            with contextlib.suppress(CorruptCheckpoint):
+                manifests.append(self._store.load(which))
+        return manifests
+
+    def _end(self, result: JobResult) -> None:
+        if not self._ended.done():
+            self._ended.set_result(result)
+
+    async def _take_down(self) -> None:
+        for shell in self.regions.values():
+            if shell.restart is not None:
+                shell.restart.cancel()
+            if shell.run.cancel("the job ends", self.clock()):
+                self._stop_slots(shell, "the job ends")
+        waits = [shell.gone.wait() for shell in self.regions.values() if shell.run.state is RegionState.CANCELLING]
+        if waits:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*waits), self.settings.stop_grace_seconds)
+        for shell in self.regions.values():
+            if shell.run.abandon_slots(self.clock()):
+                self._launcher.cancel(shell.run.region, shell.run.attempt)
+        await self.checkpoints.close()
+        await self._server.close()
+
+    # Starting a region.
+
+    def _schedule(self, shell: _RegionShell) -> None:
+        attempt = shell.run.schedule(self.clock())
+        shell.connections = {}
+        shell.gone = asyncio.Event()
+        shell.finished_subtasks = set()
+        shell.restored_from = self._restore.checkpoint
+        task = SlotTask(
+            job=self.settings.name,
+            region=shell.run.region,
+            attempt=attempt,
+            graph=self.graph,
+            control_host=self._launcher.control_host,
+            control_port=self._server.port,
+            secret=self._secret,
+            settings=SlotSettings(
+                self.settings.checkpoint.mode,
+                self.settings.storage,
+                self.settings.incremental,
+                self.settings.heartbeat_seconds,
+            ),
+        )
+        self.events.region_scheduled(shell.run, self._restore.checkpoint)
+        self._launcher.launch(task, self._on_launch_ended)
+
+    def _deploy(self, shell: _RegionShell) -> None:
+        """All slots are there: tell each what to restore and where its peers are."""
+        region = self.graph.regions[shell.run.region]
+        for slot, connection in shell.connections.items():
+            hosted = region.hosted_by(slot)
+            entries = {subtask_key(subtask): self._restore.for_subtask(subtask) for subtask in hosted}
+            connection.send(
+                m.Deploy(
+                    {key: entry for key, entry in entries.items() if entry is not None},
+                    self._producers(shell, hosted),
+                )
+            )
+
+    def _producers(self, shell: _RegionShell, hosted: list[SubtaskId]) -> dict[str, list[object]]:
+        found: dict[str, list[object]] = {}
+        for subtask in hosted:
+            for channel in self.graph.inputs[subtask]:
+                producer = self.graph.producer_of(channel)
+                if producer not in hosted:
+                    connection = shell.connections[producer.index]
+                    found[channel_key(channel)] = [connection.hello.address, list(connection.attempt)]
+        return found
+
+    def _region_runs(self, shell: _RegionShell) -> None:
+        self._budget.running(shell.run.region, self.clock())
+        self.events.region_running(shell.run)
+        for subtask in self.graph.regions[shell.run.region].subtasks:
+            final = self._restore.finished(subtask)
+            if final is not None:
+                checkpoint = self._restore.checkpoint or 0
+                self.checkpoints.finished(shell.run.attempt, subtask, final, checkpoint)
+                self._subtask_finished(shell, subtask)
+        self._resume_if_all_run()
+
+    def _resume_if_all_run(self) -> None:
+        states = {shell.run.state for shell in self.regions.values()}
+        if not states <= {RegionState.RUNNING, RegionState.FINISHED}:
+            return
+        if self._recovering is not None or self._failed or not self.checkpoints.coordinator.suspended:
+            return
+        attempts = {
+            subtask: self.regions[region.id].run.attempt for region in self.graph.regions for subtask in region.subtasks
+        }
+        self.checkpoints.resume(attempts)
+        self.events.all_running()
+
+    # What slots say.
+
+    def slot_arrived(self, connection: SlotConnection) -> bool:
+        shell = self.regions.get(connection.region)
+        if shell is None or not shell.run.accepts(connection.attempt) or shell.run.state not in ACTIVE:
+            return False
+        shell.connections[connection.slot] = connection
+        if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
+            self._deploy(shell)
+        return True
+
+    def slot_said(self, connection: SlotConnection, message: m.Message) -> None:
+        shell = self.regions[connection.region]
+        if not shell.run.accepts(connection.attempt):
+            return
+        match message:
+            case m.Heartbeat():
+                self.events.heartbeat(connection, message.subtasks)
+            case m.Acknowledged():
+                self.checkpoints.acknowledged(connection.attempt, parse_subtask(message.subtask), message)
+            case m.Declined():
+                self.checkpoints.declined(connection.attempt, parse_subtask(message.subtask), message)
+            case m.Ready():
+                self.events.slot_restored(connection, message.restore_seconds)
+                if shell.run.slot_running(connection.slot, connection.attempt, self.clock()):
+                    self._region_runs(shell)
+            case m.SubtaskFinished():
+                subtask = parse_subtask(message.subtask)
+                final = snapshot_of(connection.attempt, message.state, finished=True)
+                self.checkpoints.finished(connection.attempt, subtask, final, message.snapshotted)
+                self._subtask_finished(shell, subtask)
+            case m.Failed():
+                where = f"{message.subtask}: " if message.subtask else ""
+                self._region_failed(shell, connection.attempt, "UserError", where + message.error, message.traceback)
+            case m.ChannelLost():
+                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message.channel)
+            case _:
+                log.warning("%s sent an unexpected %s", connection, type(message).__name__)
+
+    def slot_gone(self, connection: SlotConnection) -> None:
+        shell = self.regions.get(connection.region)
+        if shell is None or shell.connections.get(connection.slot) is not connection:
+            return
+        self._region_failed(shell, connection.attempt, "SlotLost", f"{connection} closed its connection")
+        if shell.run.slot_gone(connection.slot, connection.attempt, self.clock()):
+            shell.gone.set()
+
+    def _subtask_finished(self, shell: _RegionShell, subtask: SubtaskId) -> None:
+        shell.finished_subtasks.add(subtask)
+        region = self.graph.regions[shell.run.region]
+        if not set(region.hosted_by(subtask.index)) <= shell.finished_subtasks:
+            return
+        if shell.run.slot_finished(subtask.index, shell.run.attempt, self.clock()):
+            self.events.region_finished(shell.run)
+            self._stop_slots(shell, "the region has finished")
+            self._resume_if_all_run()
+
+    def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, channel: str) -> None:
+        """The producer's own slot would have been noticed by now: the two cannot reach each other."""
+        message = f"channel {channel} broke between two living slots"
+        self._region_failed(shell, connection.attempt, "ChannelLost", message)
+
+    def _on_launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
+        """Called from a thread of the launcher."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the driver is ending
+            self._loop.call_soon_threadsafe(self._launch_ended, region, attempt, error)
+
+    def _launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
+        shell = self.regions[region]
+        if not shell.run.accepts(attempt):
+            return
+        self._region_failed(shell, attempt, "SparkJobEnded", error or "its slots ended without a word")
+        for slot in shell.run.alive:
+            if shell.run.slot_gone(slot, attempt, self.clock()):
+                shell.gone.set()
+
+    async def _watch_heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            for shell in self.regions.values():
+                if shell.run.state in ACTIVE:
+                    self._check_heartbeats(shell, now)
+
+    def _check_heartbeats(self, shell: _RegionShell, now: float) -> None:
+        patience = 1 if shell.run.state is RegionState.RUNNING else DEPLOY_PATIENCE
+        limit = self.settings.heartbeat_timeout * patience
+        for connection in list(shell.connections.values()):
+            if now - connection.last_heard > limit:
+                connection.hang_up()
+                self._region_failed(shell, connection.attempt, "HeartbeatTimeout", f"{connection} is silent")
+
+    # Failure and recovery.
+
+    def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
+        """Somebody outside saw an executor die: fence it, and restart the regions that had slots there."""
+        hit = [
+            (shell, connection)
+            for shell in self.regions.values()
+            for connection in shell.connections.values()
+            if connection.hello.executor == executor and shell.run.accepts(connection.attempt)
+        ]
+        for shell, connection in hit:
+            connection.hang_up()
+            self._region_failed(shell, connection.attempt, reason, message or f"executor {executor} is lost")
+        self._launcher.replace_executor(executor)
+        return sorted({shell.run.region for shell, _ in hit})
+
+    def _region_failed(
+        self, shell: _RegionShell, attempt: Attempt, cause: str, message: str, traceback: str = ""
+    ) -> None:
+        if self._ended.done() or not shell.run.failed(attempt, f"{cause}: {message}", self.clock()):
+            return
+        self.events.region_failed(shell.run, cause, message, traceback)
+        self._failed.add(shell.run.region)
+        self._stop_slots(shell, "another slot of the region failed")
+        self._recover_soon(f"region {shell.run.region} failed")
+
+    def _recover_soon(self, reason: str) -> None:
+        self.checkpoints.suspend(reason)
+        if self._recovering is None:
+            self._recovering = asyncio.create_task(self._recover(), name="recovery")
+            self._recovering.add_done_callback(self._recovery_ended)
+
+    def _recovery_ended(self, task: asyncio.Task[None]) -> None:
+        self._recovering = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("recovery failed", exc_info=error)
+            self._end(JobResult(Outcome.FAILED, f"recovery failed: {error}"))
+        self._resume_if_all_run()
+
+    async def _recover(self) -> None:
+        """One decision for all that has failed by now. What fails later is decided anew."""
+        while self._failed:
+            await self.checkpoints.until_none_is_completing()
+            failed, self._failed = self._failed, set()
+            facts = {
+                number: RegionFacts(shell.run.started, slots=len(shell.run.slots))
+                for number, shell in self.regions.items()
+            }
+            restarting = regions_to_restart(failed, facts, self._between, self.settings.strategy)
+            self._restore = Restore(self.checkpoints.latest, self.graph.graph, True)
+            self.events.recovering(failed, restarting, self._restore.checkpoint)
+            delay = self._spend_budget(failed)
+            if delay is None:
+                return
+            for number in sorted(restarting):
+                self._restart(self.regions[number], delay)
+
+    def _spend_budget(self, failed: set[int]) -> float | None:
+        """How long to wait before the restart; None if there is none any more."""
+        delay = 0.0
+        for number in sorted(failed):
+            cause = self.regions[number].run.history[-1]
+            answer = self._budget.failed(number, cause, random.random(), self.clock())
+            if isinstance(answer, GiveUp):
+                history = [f"region {entry.region}: {entry.cause}" for entry in answer.history]
+                self._end(JobResult(Outcome.FAILED, answer.reason, history=history))
+                return None
+            delay = max(delay, answer.delay)
+        return delay
+
+    def _restart(self, shell: _RegionShell, delay: float) -> None:
+        if shell.run.cancel("restarted with a region that failed", self.clock()):
+            self._stop_slots(shell, "restart")
+        if shell.restart is not None:
+            shell.restart.cancel()
+        shell.restart = asyncio.create_task(self._restart_when_gone(shell, delay))
+
+    async def _restart_when_gone(self, shell: _RegionShell, delay: float) -> None:
+        """The old slots end first, but they are not waited for long: they are fenced by their attempt."""
+        began = time.monotonic()
+        if shell.run.state is RegionState.CANCELLING:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shell.gone.wait(), self.settings.stop_grace_seconds)
+            old = shell.run.attempt
+            if shell.run.abandon_slots(self.clock()):
+                self._launcher.cancel(shell.run.region, old)
+        await asyncio.sleep(max(0.0, delay - (time.monotonic() - began)))
+        if not self._ended.done():
+            self._schedule(shell)
+
+    def _stop_slots(self, shell: _RegionShell, reason: str) -> None:
+        for connection in shell.connections.values():
+            connection.send(m.Stop(reason))
+
+    # What checkpointing asks for and tells.
+
+    def send_to_subtasks(self, subtasks: Sequence[SubtaskId], make: Callable[[list[str]], m.Message]) -> None:
+        by_slot: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for subtask in subtasks:
+            by_slot[(self.graph.region_of[subtask].id, subtask.index)].append(subtask_key(subtask))
+        for (region, slot), keys in by_slot.items():
+            connection = self.regions[region].connections.get(slot)
+            if connection is not None:
+                connection.send(make(keys))
+
+    def send_to_all(self, message: m.Message) -> None:
+        for shell in self.regions.values():
+            for connection in shell.connections.values():
+                connection.send(message)
+
+    def checkpoint_triggered(self, checkpoint: int) -> None:
+        self.events.checkpoint_triggered(checkpoint)
+
+    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None:
+        self.events.checkpoint_completed(manifest, outcome, path, uri)
+        if outcome.stop:
+            self._end(JobResult(Outcome.STOPPED, "stopped with a savepoint", savepoint=uri))
+        elif outcome.commits and self._stop_after is not None and outcome.checkpoint >= self._stop_after:
+            self._end(JobResult(Outcome.STOPPED, f"stopped after checkpoint {outcome.checkpoint}"))
+
+    def checkpoint_aborted(self, action: Abort) -> None:
+        self.events.checkpoint_aborted(action)
+        if self._stop_after is not None and not action.stop:
+            self.checkpoints.request_checkpoint()
+
+    def checkpoints_keep_failing(self, reason: str) -> None:
+        """The whole job starts again from the latest completed checkpoint."""
+        for shell in self.regions.values():
+            self._region_failed(shell, shell.run.attempt, "CheckpointsFailed", reason)
+
+    def job_finished(self) -> None:
+        self._end(JobResult(Outcome.FINISHED, "all sources have ended and all output is committed"))
+
+    def lost_ownership(self, error: Exception) -> None:
+        self._end(JobResult(Outcome.FENCED, str(error)))
+
+
+def _channels_between_regions(graph: ExecutionGraph) -> list[RegionChannel]:
+    found: dict[tuple[int, int, int], RegionChannel] = {}
+    for subtask in graph.subtasks:
+        for channel in graph.outputs[subtask]:
+            producer = graph.region_of[subtask].id
+            consumer = graph.region_of[graph.consumer_of(channel)].id
+            if producer != consumer:
+                edge = graph.edges[channel.edge]
+                found[(channel.edge, producer, consumer)] = RegionChannel(
+                    producer, consumer, edge.exchange, edge=f"{edge.producer} to {edge.consumer}"
+                )
+    return list(found.values())

@@ -1,0 +1,72 @@
+"""A StreamingJob's spec as the JobMaster acts on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
+from snapshot_engine.protocol.elements import Mode
+from snapshot_engine.protocol.failover import Strategy
+from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
+from snapshot_engine.wire.spec import StateBackend, StreamingJob
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    name: str
+    namespace: str
+    uid: str
+    storage: StorageConfig
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    restarts: RestartConfig = RestartConfig()
+    strategy: Strategy = Strategy.REGION
+    retained: int = 3
+    incremental: bool = False
+    restore_from: str | None = None
+    take_over: bool = False
+    """Take storage that holds another job's state."""
+    allow_non_restored_state: bool = False
+    allow_older_checkpoint: bool = False
+    heartbeat_seconds: float = 0.5
+    heartbeat_timeout: float = 5.0
+    stop_grace_seconds: float = 1.0
+    """How long slots have to stop by themselves before Spark is asked to end them."""
+
+
+def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
+    """`storage_uri` is resolved by the caller: a mounted claim, a uri, or a folder beside the manifest."""
+    spec, meta = job.spec, job.metadata
+    checkpoint, recovery = spec.checkpoint, spec.recovery
+    pieces = PieceOptions(all_inline=checkpoint.state_backend is StateBackend.MEMORY)
+    return JobSettings(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid or f"embedded-{meta.namespace}-{meta.name}",
+        storage=StorageConfig(storage_uri, Layout(meta.namespace, meta.name), {}, pieces),
+        checkpoint=CheckpointConfig(
+            interval=checkpoint.interval,
+            min_pause=checkpoint.min_pause,
+            timeout=checkpoint.timeout,
+            max_concurrent=checkpoint.max_concurrent,
+            tolerable_failures=checkpoint.tolerable_failures,
+            mode=Mode(checkpoint.mode.value),
+        ),
+        restarts=RestartConfig(
+            first_delay=recovery.backoff.initial,
+            max_delay=recovery.backoff.max,
+            factor=recovery.backoff.multiplier,
+            jitter=recovery.backoff.jitter,
+            per_region=recovery.max_restarts,
+            per_job=None,
+            quiet_time=recovery.window,
+        ),
+        strategy=Strategy(recovery.strategy.value),
+        retained=checkpoint.retained,
+        incremental=checkpoint.incremental,
+        restore_from=spec.restore_from,
+        take_over=spec.restore_from is not None,
+        allow_non_restored_state=spec.allow_non_restored_state,
+        allow_older_checkpoint=recovery.allow_older_checkpoint,
+    )

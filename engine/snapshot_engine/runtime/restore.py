@@ -1,0 +1,115 @@
+"""From a manifest to what each subtask is given at its start. State is matched by operator uid, never by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.protocol.elements import SubtaskId
+from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
+
+
+class UnmatchedState(Exception):
+    """The checkpoint and the pipeline do not fit together."""
+
+
+@dataclass
+class _StoredOperator:
+    parallelism: int
+    states: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
+class Restore:
+    """What a checkpoint has for each subtask of `graph`; nothing if there is no checkpoint."""
+
+    def __init__(self, manifest: Manifest | None, graph: JobGraph, allow_non_restored: bool = False) -> None:
+        self.manifest = manifest
+        self._graph = graph
+        self._operators: dict[str, _StoredOperator] = {}
+        if manifest is not None:
+            self._index(manifest)
+            self._check(manifest, allow_non_restored)
+
+    @property
+    def checkpoint(self) -> int | None:
+        return self.manifest.checkpoint if self.manifest else None
+
+    def for_subtask(self, subtask: SubtaskId) -> dict[str, Any] | None:
+        """The `Deploy.restore` entry of one subtask."""
+        if self.manifest is None:
+            return None
+        vertex = self._graph.vertices[subtask.vertex]
+        stored = self.manifest.vertices.get(subtask.vertex)
+        rescaled = stored is None or stored.parallelism != vertex.parallelism
+        snapshots = _relevant(stored.subtasks, subtask.index, rescaled) if stored else []
+        return {
+            "checkpoint": self.manifest.checkpoint,
+            "rescaled": rescaled,
+            "finished": bool(snapshots) and all(snapshot.finished for snapshot in snapshots),
+            "operators": {node.uid: self._states(node.uid, subtask.index) for node in vertex.operators},
+            "channels": [snapshot.channels for snapshot in snapshots],
+        }
+
+    def finished(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
+        """The final state of a subtask that had finished at the checkpoint and need not run again."""
+        entry = self.for_subtask(subtask)
+        if entry is None or not entry["finished"]:
+            return None
+        assert self.manifest is not None
+        subtasks = self.manifest.vertices[subtask.vertex].subtasks
+        return subtasks.get(subtask.index) or SubtaskSnapshot(next(iter(subtasks.values())).attempt, finished=True)
+
+    def _states(self, uid: str, index: int) -> list[dict[str, Any]]:
+        stored = self._operators.get(uid)
+        if stored is None:
+            return []
+        if stored.parallelism == self._parallelism_of(uid):
+            return [stored.states[index]] if index in stored.states else []
+        return [stored.states[old] for old in sorted(stored.states)]
+
+    def _parallelism_of(self, uid: str) -> int:
+        for vertex in self._graph.vertices.values():
+            if any(node.uid == uid for node in vertex.operators):
+                return vertex.parallelism
+        raise KeyError(uid)
+
+    def _index(self, manifest: Manifest) -> None:
+        for vertex in manifest.vertices.values():
+            for index, snapshot in vertex.subtasks.items():
+                for state in snapshot.operators:
+                    stored = self._operators.setdefault(state.uid, _StoredOperator(vertex.parallelism))
+                    stored.states[index] = state.to_json()
+
+    def _check(self, manifest: Manifest, allowed: bool) -> None:
+        nodes = {node.uid: node for vertex in self._graph.vertices.values() for node in vertex.operators}
+        unknown = sorted(self._operators.keys() - nodes.keys())
+        # An operator of a chain that the checkpoint knows as stateless is there by its vertex, without a state.
+        known = self._operators.keys() | manifest.vertices.keys()
+        missing = sorted(
+            uid for uid, node in nodes.items() if node.stateful and uid not in known and self._operators
+        )
+        if manifest.key_groups != self._graph.key_groups:
+            raise UnmatchedState(
+                f"checkpoint {manifest.checkpoint} has {manifest.key_groups} key groups, the job now "
+                f"{self._graph.key_groups}: the number of key groups can never change for a job"
+            )
+        if (unknown or missing) and not allowed:
+            raise UnmatchedState(_explain(manifest, unknown, missing, sorted(nodes)))
+
+
+def _relevant(stored: Any, index: int, rescaled: bool) -> list[SubtaskSnapshot]:
+    if rescaled:
+        return [stored[old] for old in sorted(stored)]
+    return [stored[index]] if index in stored else []
+
+
+def _explain(manifest: Manifest, unknown: list[str], missing: list[str], there: list[str]) -> str:
+    lines = [f"checkpoint {manifest.checkpoint} does not fit the pipeline:"]
+    if unknown:
+        lines.append(f"  it holds state of {', '.join(unknown)}, which the pipeline does not have")
+    if missing:
+        lines.append(f"  it holds no state for {', '.join(missing)}")
+    lines.append(f"  operators of the pipeline: {', '.join(there)}")
+    lines.append("  give the operators their former uids, or set allowNonRestoredState to start without this state")
+    return "\n".join(lines)

@@ -1,0 +1,30 @@
+"""Spark's Python worker daemon, with everything a slot needs already imported.
+
+Workers are forked from this process, so a slot that has to be started anew after a kill is there in milliseconds instead
+of after a second of imports. Polars is left out: it starts threads when it is imported, which do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import os
+
+# One slot is one core: libraries must not start a pool of threads each.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+
+def preload() -> None:
+    import pyarrow as pa
+
+    import snapshot_engine.kernels as kernels
+    import snapshot_engine.runtime.slot  # noqa: F401 (imported for the workers that are forked from here)
+
+    pa.set_cpu_count(1)
+    kernels.preload()
+
+
+if __name__ == "__main__":
+    preload()
+    from pyspark.daemon import manager
+
+    manager()
