@@ -54,11 +54,19 @@ class Environment(StrEnum):
     UID = "STREAMINGJOB_UID"
     NAMESPACE = "STREAMINGJOB_NAMESPACE"
     NAME = "STREAMINGJOB_NAME"
+    RESTORE_ID = "STREAMINGJOB_RESTORE_ID"
+    """Names the restore that RESTORE_FROM or IGNORE_STATE asks for.
+
+    The driver keeps the id of the one it applied in ``current.json``, with the first checkpoint that it
+    completes. A driver that finds its id there takes the latest checkpoint instead, so that a restart does not
+    go back again.
+    """
     RESTORE_FROM = "STREAMINGJOB_RESTORE_FROM"
-    """A path to restore from instead of the job's latest checkpoint."""
+    """A savepoint's name, or the path of a checkpoint or savepoint, to start from."""
     IGNORE_STATE = "STREAMINGJOB_IGNORE_STATE"
     """"true": start with no state although the storage may hold some (upgradeMode Stateless)."""
     POD_NAME = "POD_NAME"
+    POD_UID = "POD_UID"
     POD_IP = "POD_IP"
 
 

@@ -64,9 +64,7 @@ def apply_overrides(document: Mapping[str, Any], overrides: Iterable[str]) -> di
     for override in overrides:
         dotted, equals, value = override.partition("=")
         if not equals or not dotted.strip("."):
-            raise ManifestError(
-                "", [f'--set {override}: write it as path=value, such as "spec.parallelism=4"']
-            )
+            raise ManifestError("", [f'--set {override}: write it as path=value, such as "spec.parallelism=4"'])
         _set(changed, dotted.split("."), _override_value(value), override)
     return changed
 
@@ -89,23 +87,14 @@ def _override_value(text: str) -> Any:
 
 
 def _index_of_job(documents: list[Any], origin: str) -> int:
-    jobs = [
-        i
-        for i, document in enumerate(documents)
-        if isinstance(document, dict) and document.get("kind") == KIND
-    ]
+    jobs = [i for i, document in enumerate(documents) if isinstance(document, dict) and document.get("kind") == KIND]
     if len(jobs) == 1:
         return jobs[0]
     if len(jobs) > 1:
-        raise ManifestError(
-            f"{origin}: ", [f"holds {len(jobs)} StreamingJobs; put each in a file of its own"]
-        )
+        raise ManifestError(f"{origin}: ", [f"holds {len(jobs)} StreamingJobs; put each in a file of its own"])
     if len(documents) == 1 and isinstance(documents[0], dict) and "kind" not in documents[0]:
         return 0  # its missing kind is then reported like any other mistake, or taken as the default
-    kinds = (
-        ", ".join(str(d.get("kind")) if isinstance(d, dict) else type(d).__name__ for d in documents)
-        or "nothing"
-    )
+    kinds = ", ".join(str(d.get("kind")) if isinstance(d, dict) else type(d).__name__ for d in documents) or "nothing"
     raise ManifestError(f"{origin}: ", [f"holds no StreamingJob (kind: {KIND}); found {kinds}"])
 
 

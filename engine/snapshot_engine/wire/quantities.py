@@ -25,8 +25,7 @@ def parse_duration(text: str) -> float:
     """Seconds of ``"500ms"``, ``"10s"``, ``"1m30s"``; raises ValueError with what is allowed."""
     if not isinstance(text, str) or not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError(
-            f"{text!r} is not a duration: write a number with its unit (ms, s, m, h), "
-            'such as "500ms", "10s" or "1m"'
+            f'{text!r} is not a duration: write a number with its unit (ms, s, m, h), such as "500ms", "10s" or "1m"'
         )
     # Rounded to the microsecond, so that "100ms" is 0.1 and not 0.1 plus a rounding error of the
     # multiplication.
@@ -47,8 +46,7 @@ def parse_bytes(text: str) -> int:
     matched = re.fullmatch(BYTES_PATTERN, text) if isinstance(text, str) else None
     if matched is None:
         raise ValueError(
-            f"{text!r} is not a size in bytes: write a number with a unit (Ki, Mi, Gi, Ti), "
-            'such as "512Mi" or "2Gi"'
+            f'{text!r} is not a size in bytes: write a number with a unit (Ki, Mi, Gi, Ti), such as "512Mi" or "2Gi"'
         )
     unit = matched.group(2) or ""
     return int(float(text.removesuffix(unit) if unit else text) * _BYTES[unit])

@@ -1,0 +1,107 @@
+"""CEL rules of the CRD: what a schema cannot say, and what it could only say in a message nobody understands.
+
+Each rule's cost is bounded by the lengths in the schema, since the API server refuses a CRD with unbounded
+rules.
+"""
+
+from typing import NamedTuple
+
+from snapshot_engine.wire.quantities import BYTES_PATTERN, DURATION_PATTERN
+from snapshot_engine.wire.spark_conf import OWNED_SPARK_CONF
+from snapshot_engine.wire.spec import ENTRYPOINT_PATTERN, FUNCTION_PATTERN, MAX_NAME_LENGTH, NAME_PATTERN
+
+MAX_SPARK_CONF_ENTRIES = 64
+
+
+class Rule(NamedTuple):
+    rule: str
+    message: str
+
+
+def _matches(pattern: str) -> str:
+    return f"self.matches(r'{pattern}')"
+
+
+def _spark_conf_rule() -> str:
+    exact = [key for key in OWNED_SPARK_CONF if not key.endswith(".")]
+    prefixes = [key for key in OWNED_SPARK_CONF if key.endswith(".")]
+    # One regular expression instead of a list of comparisons: the cost is estimated per comparison.
+    alternatives = [f"{_escape(key)}$" for key in exact] + [_escape(key) for key in prefixes]
+    return f"self.all(key, !key.matches(r'^({'|'.join(alternatives)})'))"
+
+
+def _escape(key: str) -> str:
+    return key.replace(".", "[.]")
+
+
+_IS_DURATION = Rule(
+    _matches(DURATION_PATTERN), "must be a duration with its unit (ms, s, m, h), such as 500ms, 10s or 1m"
+)
+
+FORMAT_RULES: dict[str, list[Rule]] = {
+    "duration": [
+        _IS_DURATION,
+    ],
+    "positive-duration": [
+        _IS_DURATION,
+        Rule("self.matches('[1-9]')", "must be longer than 0"),
+    ],
+    "byte-size": [
+        Rule(_matches(BYTES_PATTERN), "must be a size with its unit (Ki, Mi, Gi, Ti), such as 512Mi or 2Gi"),
+        Rule("self.matches('[1-9]')", "must be more than 0"),
+    ],
+}
+
+# By path in the document; rules that go by path are for one field, FORMAT_RULES for every field of a kind.
+PATH_RULES: dict[str, list[Rule]] = {
+    "": [
+        Rule(
+            f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
+            f"metadata.name may have at most {MAX_NAME_LENGTH} characters",
+        ),
+        Rule(
+            f"self.metadata.name.matches(r'{NAME_PATTERN}')",
+            "metadata.name must begin with a lower-case letter and hold only lower-case letters, digits, '-'",
+        ),
+    ],
+    "spec": [
+        Rule(
+            "has(self.checkpoint) && has(self.checkpoint.storage)",
+            "spec.checkpoint.storage is required: give uri (such as s3://bucket/prefix) or pvc.claimName",
+        ),
+        Rule(
+            "!has(oldSelf.checkpoint) || !has(oldSelf.checkpoint.storage) || "
+            "(has(self.checkpoint) && has(self.checkpoint.storage) "
+            "&& self.checkpoint.storage.?uri == oldSelf.checkpoint.storage.?uri "
+            "&& self.checkpoint.storage.?pvc == oldSelf.checkpoint.storage.?pvc)",
+            "spec.checkpoint.storage cannot be changed: the job's state is there. "
+            "Make a new StreamingJob with restoreFrom instead",
+        ),
+        Rule("!has(self.restoreNonce) || has(self.restoreFrom)", "restoreNonce needs restoreFrom"),
+    ],
+    "spec.pipeline": [
+        Rule(
+            "[has(self.entrypoint), has(self.source), has(self.configMap)].exists_one(given, given)",
+            "give exactly one of entrypoint, source and configMap",
+        ),
+        Rule("!has(self.path) || has(self.entrypoint)", "path goes with entrypoint only"),
+    ],
+    "spec.pipeline.entrypoint": [
+        Rule(_matches(ENTRYPOINT_PATTERN), "must be module:function, such as jobs.orders:pipeline"),
+    ],
+    "spec.pipeline.function": [Rule(_matches(FUNCTION_PATTERN), "must be the name of a Python function")],
+    "spec.checkpoint.storage": [Rule("has(self.uri) != has(self.pvc)", "give exactly one of uri and pvc")],
+    "spec.recovery.backoff": [
+        Rule(
+            "duration(self.?max.orValue('1m')) >= duration(self.?initial.orValue('1s'))",
+            "max must not be shorter than initial",
+        ),
+    ],
+    "spec.sparkConf": [
+        Rule(
+            _spark_conf_rule(),
+            "holds a setting that the engine owns (master, memory, cores, ports, scheduling, allocation, "
+            "authentication); docs/crd-reference.md lists them and what to set instead",
+        ),
+    ],
+}

@@ -1,0 +1,55 @@
+"""What to do about one job: a pure function of what was observed, the clock included.
+
+The rules are applied in the order below, which can be read aloud. Each looks at the draft as the rules before
+it left it. No rule does anything: the shell records the resulting status first, and then acts.
+"""
+
+from collections.abc import Callable
+
+from streamingjob_operator.draft import Decision, Draft
+from streamingjob_operator.observation import Observation
+from streamingjob_operator.rules.acceptance import accept_spec
+from streamingjob_operator.rules.bookkeeping import keep_finalizer_as_asked, remember_first_nonces
+from streamingjob_operator.rules.conditions import conclude
+from streamingjob_operator.rules.deletion import handle_deletion
+from streamingjob_operator.rules.driver import watch_driver
+from streamingjob_operator.rules.executors import count_executors, report_losses, watch_nodes, watch_slots
+from streamingjob_operator.rules.launching import launch_intended_driver
+from streamingjob_operator.rules.operations import begin_what_is_asked
+from streamingjob_operator.rules.progress import watch_first_readiness, watch_progress
+from streamingjob_operator.rules.reporting import absorb_report
+from streamingjob_operator.rules.savepoints import (
+    drop_old_own_savepoints,
+    list_savepoints,
+    take_asked_savepoint,
+)
+from streamingjob_operator.rules.steps import continue_operation
+
+RULES: tuple[Callable[[Draft], None], ...] = (
+    remember_first_nonces,
+    keep_finalizer_as_asked,
+    accept_spec,
+    watch_driver,
+    continue_operation,
+    begin_what_is_asked,
+    launch_intended_driver,
+    report_losses,
+    watch_nodes,
+    watch_slots,
+    take_asked_savepoint,
+    drop_old_own_savepoints,
+    watch_progress,
+    watch_first_readiness,
+    count_executors,
+)
+
+
+def decide(observation: Observation) -> Decision:
+    draft = Draft(observation, observation.job.status.model_copy(deep=True))
+    absorb_report(draft)
+    list_savepoints(draft)
+    if not handle_deletion(draft):
+        for rule in RULES:
+            rule(draft)
+    conclude(draft)
+    return Decision(draft.status, tuple(draft.actions), tuple(draft.announcements), draft.look_again_in)

@@ -1,0 +1,143 @@
+"""A decision while it is being made: the status to be, the actions, the announcements."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
+from streamingjob_operator.actions import Action, Announcement
+from streamingjob_operator.observation import Observation
+from streamingjob_operator.resource import (
+    MAX_MESSAGE_LENGTH,
+    JobPhase,
+    LaunchIntent,
+    Operation,
+    OperationStep,
+    Reason,
+    RestorePoint,
+    StreamingJobStatus,
+)
+
+# Timeouts and limits while the live spec cannot be read: a running job still has to be looked after.
+_DEFAULT_POLICY = StreamingJobSpec(pipeline=PipelineSpec(source="pass"))
+
+TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that a condition should say."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    status: StreamingJobStatus
+    actions: tuple[Action, ...]
+    announcements: tuple[Announcement, ...]
+    look_again_in: float | None
+    """Seconds until the clock alone may change the decision; None if only an event can."""
+
+
+@dataclass
+class Draft:
+    observation: Observation
+    status: StreamingJobStatus
+    target: str | None = None
+    """Hash of the spec that should run: an accepted one, or else what runs already."""
+    actions: list[Action] = field(default_factory=list)
+    announcements: list[Announcement] = field(default_factory=list)
+    look_again_in: float | None = None
+    degraded: list[Note] = field(default_factory=list)
+    waiting: Note | None = None
+    """Why the job is not ready although nothing is wrong with the operator's plan."""
+    stalled: Note | None = None
+    no_progress: Note | None = None
+
+    @property
+    def now(self) -> datetime:
+        return self.observation.now
+
+    @property
+    def spec(self) -> StreamingJobSpec | None:
+        return self.observation.job.spec
+
+    @property
+    def policy(self) -> StreamingJobSpec:
+        """The live spec for timeouts and limits; defaults while it is invalid."""
+        return self.spec or _DEFAULT_POLICY
+
+    @property
+    def running_hash(self) -> str | None:
+        """The stored spec that runs, or is to be launched."""
+        if self.status.driver is not None:
+            return self.status.driver.spec_hash
+        return self.status.launch.spec_hash if self.status.launch is not None else None
+
+    @property
+    def lineage(self) -> RestorePoint | None:
+        """What the present line of drivers started from; their successors must be given the same."""
+        current = self.status.driver or self.status.launch
+        return current.restore if current is not None else self.status.resume
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status.phase in TERMINAL_PHASES
+
+    def act(self, action: Action) -> None:
+        if action not in self.actions:
+            self.actions.append(action)
+
+    def announce(self, reason: Reason, message: str, *, warning: bool = False) -> None:
+        self.announcements.append(Announcement(reason, message, warning))
+
+    def look_again(self, seconds: float) -> None:
+        """Ask for another look when the clock may change the decision; the earliest request counts."""
+        seconds = max(seconds, 0.1)
+        self.look_again_in = seconds if self.look_again_in is None else min(self.look_again_in, seconds)
+
+    def look_again_at(self, moment: datetime) -> None:
+        self.look_again((moment - self.now).total_seconds())
+
+    def has_passed(self, since: datetime, seconds: float) -> bool:
+        """Whether so many seconds have passed; if not, a look is asked for when they have."""
+        deadline = since + timedelta(seconds=seconds)
+        if self.now >= deadline:
+            return True
+        self.look_again_at(deadline)
+        return False
+
+    def move_to_step(self, step: OperationStep) -> None:
+        operation = self.operation
+        operation.step = step
+        operation.step_started_at = self.now
+
+    @property
+    def operation(self) -> Operation:
+        assert self.status.operation is not None, "only called while an operation is under way"
+        return self.status.operation
+
+    def intend_launch(self, spec_hash: str, restore: RestorePoint | None, not_before: datetime | None = None) -> None:
+        """Record that a driver is to be launched; the one before is history."""
+        self._close_driver()
+        self.status.launch = LaunchIntent(spec_hash=spec_hash, restore=restore, not_before=not_before, since=self.now)
+
+    def _close_driver(self) -> None:
+        self.status.past_restarts += self.status.region_restarts
+        self.status.region_restarts = 0
+        self.status.driver = None
+        self.status.silent_since = None
+
+    def forget_driver(self) -> None:
+        self._close_driver()
+        self.status.launch = None
+
+    def fail(self, reason: Reason, message: str) -> None:
+        """The job has failed for good: nothing restarts it but a changed spec or a nonce."""
+        self.status.phase = JobPhase.FAILED
+        self.status.failure_reason = reason
+        self.status.error = message[:MAX_MESSAGE_LENGTH]
+        self.status.operation = None
+        self.status.launch = None
+        self.announce(reason, message, warning=True)

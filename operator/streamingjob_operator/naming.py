@@ -1,0 +1,103 @@
+"""Names and labels of everything that belongs to a job: the one place that forms them."""
+
+import hashlib
+import json
+from typing import Any
+
+from snapshot_engine.wire.spec import GROUP
+
+NAME_LABEL = f"{GROUP}/name"
+UID_LABEL = f"{GROUP}/uid"
+GENERATION_LABEL = f"{GROUP}/generation"
+COMPONENT_LABEL = f"{GROUP}/component"
+SPEC_HASH_LABEL = f"{GROUP}/spec-hash"
+EXECUTOR_ID_LABEL = "spark-exec-id"
+FINALIZER = f"{GROUP}/cleanup"
+
+DRIVER = "driver"
+EXECUTOR = "executor"
+PLANNER = "planner"
+CLEANER = "cleaner"
+
+# What the operator reads from the live spec, so that a change takes effect without restarting the job.
+FIELDS_WITHOUT_RESTART = (
+    "state",
+    "upgradeMode",
+    "savepointFallback",
+    "savepointTimeout",
+    "readyTimeout",
+    "rollback",
+    "restoreFrom",
+    "restoreNonce",
+    "savepointNonce",
+    "restartNonce",
+    "deletionPolicy",
+    "savepointOnDeletion",
+)
+RECOVERY_FIELDS_WITHOUT_RESTART = ("progressWindow", "onNoProgress")
+
+
+def spec_hash(raw_spec: dict[str, Any]) -> str:
+    """Names a spec by what needs a restart to take effect.
+
+    Taken of what the user wrote, not of the defaults filled in: a newer operator with other defaults or more
+    fields must not restart a job whose spec nobody touched.
+    """
+    relevant = {key: value for key, value in raw_spec.items() if key not in FIELDS_WITHOUT_RESTART}
+    recovery = relevant.get("recovery")
+    if isinstance(recovery, dict):
+        kept = {key: value for key, value in recovery.items() if key not in RECOVERY_FIELDS_WITHOUT_RESTART}
+        relevant["recovery"] = kept
+    canonical = json.dumps(_without_empty(relevant), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:10]
+
+
+def _without_empty(value: Any) -> Any:
+    """An empty block says the same as none."""
+    if not isinstance(value, dict):
+        return value
+    cleaned = {key: _without_empty(item) for key, item in value.items()}
+    return {key: item for key, item in cleaned.items() if item is not None and item != {}}
+
+
+def stored_spec_name(job: str, hashed: str) -> str:
+    return f"{job}-spec-{hashed}"
+
+
+def driver_pod_name(job: str, generation: int) -> str:
+    return f"{job}-driver-{generation}"
+
+
+def planner_pod_name(job: str, hashed: str) -> str:
+    return f"{job}-plan-{hashed}"
+
+
+def cleaner_pod_name(job: str, uid: str) -> str:
+    return f"{job}-clean-{uid[:8]}"
+
+
+def driver_service_name(job: str) -> str:
+    return f"{job}-driver"
+
+
+def service_account_name(job: str) -> str:
+    return f"{job}-driver"
+
+
+def secret_name(job: str) -> str:
+    return f"{job}-secrets"
+
+
+def job_labels(job: str, uid: str, component: str | None = None) -> dict[str, str]:
+    labels = {
+        "app.kubernetes.io/name": "streamingjob",
+        "app.kubernetes.io/instance": job,
+        "app.kubernetes.io/managed-by": "streamingjob-operator",
+        NAME_LABEL: job,
+        UID_LABEL: uid,
+    }
+    return labels if component is None else {**labels, COMPONENT_LABEL: component}
+
+
+def executor_selector(uid: str) -> str:
+    return f"{UID_LABEL}={uid},{COMPONENT_LABEL}={EXECUTOR}"

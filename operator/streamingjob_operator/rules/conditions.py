@@ -1,0 +1,122 @@
+"""Concludes a decision: the phase, and the conditions that say why."""
+
+from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.resource import (
+    MAX_MESSAGE_LENGTH,
+    Condition,
+    ConditionType,
+    JobPhase,
+    OperationKind,
+    Reason,
+)
+
+_ORDER = [str(kind) for kind in ConditionType]
+_STEADY = (JobPhase.RUNNING, JobPhase.SUSPENDED, JobPhase.FINISHED)
+_LASTING = (JobPhase.SUSPENDED, JobPhase.FINISHED, JobPhase.FAILED, JobPhase.DELETING)
+_PHASE_REASONS = {
+    JobPhase.PENDING: Reason.STARTING,
+    JobPhase.STARTING: Reason.STARTING,
+    JobPhase.RUNNING: Reason.RUNNING,
+    JobPhase.RECOVERING: Reason.RECOVERING,
+    JobPhase.UPGRADING: Reason.UPGRADING,
+    JobPhase.SUSPENDING: Reason.SUSPENDING,
+    JobPhase.SUSPENDED: Reason.SUSPENDED,
+    JobPhase.FINISHED: Reason.FINISHED,
+    JobPhase.DELETING: Reason.DELETING,
+}
+
+
+def conclude(draft: Draft) -> None:
+    draft.status.phase = _phase(draft)
+    draft.status.observed_generation = draft.observation.job.generation
+    draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
+    if draft.status.phase is JobPhase.FAILED:
+        reason = Reason(draft.status.failure_reason or Reason.RESTARTS_EXHAUSTED)
+        draft.stalled = draft.stalled or Note(reason, draft.status.error or "the job has failed")
+    _set(draft, ConditionType.READY, *_ready(draft))
+    _set(draft, ConditionType.RECONCILING, *_reconciling(draft))
+    _set(draft, ConditionType.STALLED, *_from_note(draft.stalled, Reason.HEALTHY))
+    _set(draft, ConditionType.DEGRADED, *_degraded(draft))
+    _set(draft, ConditionType.CHECKPOINTS_HEALTHY, *_checkpoints_healthy(draft))
+    finished = draft.status.phase is JobPhase.FINISHED
+    _set(draft, ConditionType.COMPLETED, finished, Reason.FINISHED if finished else Reason.NOT_FINISHED, "")
+
+
+def _phase(draft: Draft) -> JobPhase:
+    status = draft.status
+    if status.phase in _LASTING:
+        return status.phase
+    if status.operation is not None:
+        suspending = status.operation.kind is OperationKind.SUSPEND
+        return JobPhase.SUSPENDING if suspending else JobPhase.UPGRADING
+    if status.driver is None and status.launch is None:
+        return JobPhase.PENDING
+    if status.driver is not None and status.driver.ready_at is not None:
+        return JobPhase.RUNNING if _all_regions_run(draft) else JobPhase.RECOVERING
+    return JobPhase.STARTING if status.last_good_hash is None else JobPhase.RECOVERING
+
+
+def _all_regions_run(draft: Draft) -> bool:
+    running, _, total = (draft.status.regions_ready or "").partition("/")
+    return running == total
+
+
+def _ready(draft: Draft) -> tuple[bool, Reason, str]:
+    """Ready is: as the spec asks. A spec that was refused is not, even if the old one runs well."""
+    if draft.stalled is not None:
+        return False, draft.stalled.reason, draft.stalled.message
+    phase = draft.status.phase
+    if phase in _STEADY:
+        return True, _PHASE_REASONS[phase], _ready_message(draft)
+    if draft.waiting is not None:
+        return False, draft.waiting.reason, draft.waiting.message
+    return False, _PHASE_REASONS[phase], draft.status.error or ""
+
+
+def _ready_message(draft: Draft) -> str:
+    if draft.status.phase is JobPhase.RUNNING:
+        return f"{draft.status.regions_ready} regions run"
+    return ""
+
+
+def _reconciling(draft: Draft) -> tuple[bool, Reason, str]:
+    phase = draft.status.phase
+    under_way = draft.stalled is None and phase not in _STEADY and phase is not JobPhase.FAILED
+    if not under_way:
+        return False, Reason.HEALTHY, ""
+    message = draft.waiting.message if draft.waiting is not None else ""
+    return True, _PHASE_REASONS[phase], message
+
+
+def _from_note(note: Note | None, otherwise: Reason) -> tuple[bool, Reason, str]:
+    return (True, note.reason, note.message) if note is not None else (False, otherwise, "")
+
+
+def _degraded(draft: Draft) -> tuple[bool, Reason, str]:
+    if not draft.degraded:
+        return False, Reason.HEALTHY, ""
+    return True, draft.degraded[0].reason, "; ".join(note.message for note in draft.degraded)
+
+
+def _checkpoints_healthy(draft: Draft) -> tuple[bool | None, Reason, str]:
+    if draft.no_progress is not None:
+        return False, Reason.NO_PROGRESS, draft.no_progress.message
+    if draft.status.checkpoint.last_completed_id is None:
+        return None, Reason.CHECKPOINT_PENDING, "no checkpoint has been completed yet"
+    return True, Reason.CHECKPOINTS_COMPLETE, ""
+
+
+def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, message: str) -> None:
+    status = "Unknown" if value is None else str(value)
+    before = draft.status.condition(kind)
+    changed = before is None or before.status != status
+    condition = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message[:MAX_MESSAGE_LENGTH],
+        last_transition_time=draft.now if changed or before is None else before.last_transition_time,
+        observed_generation=draft.observation.job.generation,
+    )
+    others = [other for other in draft.status.conditions if other.type != kind]
+    draft.status.conditions = sorted([*others, condition], key=lambda each: _ORDER.index(each.type))

@@ -1,0 +1,101 @@
+"""A deleted StreamingJob. Owner references clean up; only a savepoint or the removal of checkpoints has to be
+waited for."""
+
+from snapshot_engine.wire.control import StopMode, StopRequest
+from snapshot_engine.wire.spec import DeletionPolicy
+from streamingjob_operator import naming
+from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinalizer, StopJob
+from streamingjob_operator.draft import Draft
+from streamingjob_operator.observation import PodView
+from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason
+from streamingjob_operator.rules.launching import ask_to_go
+from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint
+
+ASK_AGAIN_SECONDS = 2.0
+CLEANUP_TIMEOUT_SECONDS = 300.0
+
+
+def handle_deletion(draft: Draft) -> bool:
+    """True when the job is being deleted: no other rule applies then."""
+    if draft.observation.job.deleting_since is None:
+        return False
+    draft.status.phase = JobPhase.DELETING
+    draft.status.launch = None
+    if naming.FINALIZER in draft.observation.job.finalizers:
+        _continue(draft)
+    return True
+
+
+def _continue(draft: Draft) -> None:
+    operation = draft.status.operation
+    if operation is None or operation.kind is not OperationKind.DELETE:
+        _begin(draft)
+    match draft.operation.step:
+        case OperationStep.STOP:
+            _continue_stop(draft)
+        case OperationStep.KILL:
+            _continue_kill(draft)
+        case _:
+            _continue_clean(draft)
+
+
+def _begin(draft: Draft) -> None:
+    if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
+        name = f"deletion-{draft.observation.job.uid[:8]}"
+        begin(draft, OperationKind.DELETE, OperationStep.STOP, target=draft.running_hash, savepoint=name)
+        draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
+    else:
+        begin(draft, OperationKind.DELETE, OperationStep.KILL, target=draft.running_hash)
+
+
+def _continue_stop(draft: Draft) -> None:
+    pod = draft.observation.driver_pod()
+    if pod is None or pod.ended:
+        _after_driver(draft)
+    elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
+        message = f"No savepoint after {draft.policy.savepoint_timeout:.0f} s; the job is deleted without one"
+        draft.announce(Reason.SAVEPOINT_TIMED_OUT, message, warning=True)
+        draft.move_to_step(OperationStep.KILL)
+        _continue_kill(draft)
+    elif not draft.observation.stop_accepted:
+        draft.act(StopJob(StopRequest(mode=StopMode.SAVEPOINT, name=draft.operation.savepoint_name)))
+        draft.look_again(ASK_AGAIN_SECONDS)
+
+
+def _continue_kill(draft: Draft) -> None:
+    living = [pod for pod in draft.observation.pods_of(naming.DRIVER) if pod.living]
+    for pod in living:
+        ask_to_go(draft, pod)
+    if not living:
+        _after_driver(draft)
+
+
+def _after_driver(draft: Draft) -> None:
+    if draft.policy.deletion_policy is DeletionPolicy.DELETE and draft.operation.target_hash is not None:
+        draft.move_to_step(OperationStep.CLEAN)
+        _continue_clean(draft)
+    else:
+        draft.act(RemoveFinalizer())
+
+
+def _continue_clean(draft: Draft) -> None:
+    pod = next(iter(draft.observation.pods_of(naming.CLEANER)), None)
+    if pod is None:
+        draft.act(LaunchCleaner(draft.operation.target_hash or ""))
+        draft.look_again(ASK_AGAIN_SECONDS)
+    elif pod.phase == "Succeeded":
+        draft.act(RemoveFinalizer())
+    elif pod.ended or draft.has_passed(draft.operation.step_started_at, CLEANUP_TIMEOUT_SECONDS):
+        _leave_state_behind(draft, pod)
+
+
+def _leave_state_behind(draft: Draft, pod: PodView) -> None:
+    """A job that cannot be cleaned up must still be deletable."""
+    where = draft.status.checkpoint.path or "checkpoint.storage"
+    draft.announce(
+        Reason.CLEANUP_FAILED,
+        f"The checkpoints in {where} could not be removed; remove them by hand",
+        warning=True,
+    )
+    draft.act(DeletePod(pod.name, pod.uid))
+    draft.act(RemoveFinalizer())

@@ -1,0 +1,157 @@
+"""Looks after the driver pod: confirms it, and answers its loss, its end and its silence."""
+
+from snapshot_engine.wire.status import ExitCode, Phase
+from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
+from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.observation import PodView
+from streamingjob_operator.resource import MAX_MESSAGE_LENGTH, JobPhase, OperationStep, Reason
+from streamingjob_operator.rules.restarts import restart_driver
+from streamingjob_operator.rules.rollback import can_roll_back, roll_back
+
+SILENT_AFTER_SECONDS = 20.0
+RETRY_REFUSED_LAUNCH_SECONDS = 10.0
+LOG_MARK = "\nLast log lines:\n"
+
+# Exit codes that a new driver would only repeat.
+FATAL_EXITS = {
+    ExitCode.RESTARTS_EXHAUSTED: Reason.RESTARTS_EXHAUSTED,
+    ExitCode.INVALID_PIPELINE: Reason.INVALID_PIPELINE,
+    ExitCode.FOREIGN_STATE: Reason.FOREIGN_STATE,
+    ExitCode.UNREADABLE_STATE: Reason.UNREADABLE_STATE,
+}
+_ENDS_BY_KUBERNETES = ("Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Terminated")
+_STEPS_THAT_END_THE_DRIVER = (OperationStep.STOP, OperationStep.KILL, OperationStep.CLEAN)
+
+
+def watch_driver(draft: Draft) -> None:
+    if draft.status.driver is None:
+        return
+    if draft.is_terminal:
+        _keep_log_of_failure(draft)
+        return
+    operation = draft.status.operation
+    if operation is not None and operation.step in _STEPS_THAT_END_THE_DRIVER:
+        return
+    pod = draft.observation.driver_pod()
+    known_uid = draft.status.driver.pod_uid
+    if pod is None or (known_uid is not None and pod.uid != known_uid):
+        _answer_missing_pod(draft)
+        return
+    _confirm(draft, pod)
+    if pod.ended:
+        _answer_end(draft, pod)
+    elif pod.deleting_since is not None:
+        restart_driver(draft, "is being deleted", costs=False)
+    elif pod.start_problem is not None:
+        draft.waiting = Note(Reason.DRIVER_CANNOT_START, f"{pod.name}: {pod.start_problem}")
+    else:
+        _watch_silence(draft, pod)
+
+
+def _confirm(draft: Draft, pod: PodView) -> None:
+    assert draft.status.driver is not None
+    draft.status.driver.pod_uid = pod.uid
+    draft.status.driver.image = pod.image
+    draft.status.driver.render_version = pod.render_version
+
+
+def _answer_missing_pod(draft: Draft) -> None:
+    driver = draft.status.driver
+    assert driver is not None
+    if driver.pod_uid is not None:
+        restart_driver(draft, "is gone", costs=False)
+    elif draft.observation.refused_launch is not None:
+        message = f"the API server refused {driver.pod_name}: {draft.observation.refused_launch.message}"
+        draft.waiting = Note(Reason.DRIVER_CANNOT_START, message)
+        draft.act(LaunchDriver(driver))
+        draft.look_again(RETRY_REFUSED_LAUNCH_SECONDS)
+    else:
+        # Recorded, but nobody knows whether its pod ever was: one that was made and lost may still run
+        # somewhere.
+        # A generation is cheap, two drivers of the same one are not.
+        draft.intend_launch(driver.spec_hash, driver.restore)
+
+
+def _answer_end(draft: Draft, pod: PodView) -> None:
+    end = pod.exit
+    if pod.phase == "Succeeded" or (end is not None and end.code == ExitCode.FINISHED):
+        _answer_success(draft, pod)
+    elif end is not None and end.code in FATAL_EXITS:
+        _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], describe_end(pod))
+    else:
+        by_kubernetes = pod.status_reason in _ENDS_BY_KUBERNETES
+        restart_driver(draft, describe_end(pod), costs=not by_kubernetes)
+
+
+def _answer_success(draft: Draft, pod: PodView) -> None:
+    report = pod.exit.report if pod.exit is not None else None
+    if report is not None and report.phase is Phase.STOPPED:
+        # Stopped, and not by an operation of ours that is still under way: the spec says that it should run.
+        restart_driver(draft, "was stopped", costs=False)
+        return
+    draft.status.phase = JobPhase.FINISHED
+    draft.status.operation = None
+    draft.status.error = None
+    if report is not None and report.last_completed_checkpoint is not None:
+        draft.status.checkpoint.last_completed_id = report.last_completed_checkpoint
+    draft.announce(Reason.FINISHED, "The job has ended and committed all of its output")
+
+
+def _answer_fatal_end(draft: Draft, reason: Reason, why: str) -> None:
+    if can_roll_back(draft):
+        roll_back(draft, why)
+    else:
+        draft.fail(reason, why)
+
+
+def describe_end(pod: PodView) -> str:
+    if pod.status_reason is not None and pod.exit is None:
+        return f"was ended by Kubernetes ({pod.status_reason})"
+    end = pod.exit
+    if end is None:
+        return "failed"
+    error = end.report.error if end.report is not None and end.report.error else end.message
+    detail = f": {error}" if error else ""
+    return f"exited with code {end.code} ({end.reason}){detail}"
+
+
+def _watch_silence(draft: Draft, pod: PodView) -> None:
+    """Silence alone replaces nobody: the operator may be the one who is cut off."""
+    node = draft.observation.node_of(pod)
+    cut_off = node is not None and node.unreachable
+    since = draft.observation.silent_since
+    if since is None or not draft.has_passed(since, SILENT_AFTER_SECONDS):
+        return
+    has_spoken = _has_spoken(draft)
+    probe_fails = not pod.ready and has_spoken
+    silence = f"has not answered on its control API since {since:%H:%M:%S} UTC"
+    if not (cut_off or probe_fails):
+        if has_spoken:
+            note = f"{pod.name} {silence}, but Kubernetes finds it healthy"
+            draft.degraded.append(Note(Reason.DRIVER_SILENT, note))
+        return
+    if not draft.observation.may_replace_silent_driver:
+        note = f"{pod.name} {silence}; not replaced yet, because many drivers are silent at once"
+        draft.degraded.append(Note(Reason.DRIVER_SILENT, note))
+        draft.look_again(SILENT_AFTER_SECONDS)
+        return
+    draft.act(DeletePod(pod.name, pod.uid, force=cut_off))
+    why = f"and its node {pod.node} is unreachable" if cut_off else "and fails its probe"
+    restart_driver(draft, f"{silence} {why}", costs=not cut_off)
+
+
+def _has_spoken(draft: Draft) -> bool:
+    """A driver that has never answered is starting, and its startup probe looks after that."""
+    driver = draft.status.driver
+    return draft.observation.report is not None or (driver is not None and driver.ready_at is not None)
+
+
+def _keep_log_of_failure(draft: Draft) -> None:
+    error, pod = draft.status.error or "", draft.observation.driver_pod()
+    if draft.status.phase is not JobPhase.FAILED or LOG_MARK in error or pod is None:
+        return
+    if draft.observation.driver_log is None:
+        draft.act(FetchDriverLog(pod.name))
+        return
+    room = MAX_MESSAGE_LENGTH - len(error) - len(LOG_MARK)
+    draft.status.error = error + LOG_MARK + draft.observation.driver_log[-max(room, 0) :]

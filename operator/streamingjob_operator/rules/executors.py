@@ -1,0 +1,128 @@
+"""Finds executors that the JobMaster counts on and that have no living pod, and tells it at once.
+
+Lost is a level, not an event: so a loss while no operator ran is found as well.
+"""
+
+from snapshot_engine.wire.control import LossReason, NodeSuspectRequest, PodLostRequest
+from snapshot_engine.wire.status import ExecutorStatus, JobStatus
+from streamingjob_operator import naming
+from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
+from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.observation import LossKey, PodView
+from streamingjob_operator.resource import Reason
+
+SAY_AGAIN_SECONDS = 5.0
+
+
+def count_executors(draft: Draft) -> None:
+    job = draft.observation.job
+    draft.status.selector = naming.executor_selector(job.uid)
+    if draft.spec is None:
+        return
+    driver = draft.status.driver
+    pods = draft.observation.executors(driver.generation) if driver is not None else []
+    draft.status.executors.ready = sum(pod.phase == "Running" and pod.deleting_since is None for pod in pods)
+    running = driver is not None and not draft.is_terminal
+    wanted = draft.spec.executor_instances + draft.spec.executor.standby
+    draft.status.executors.desired = wanted if running else 0
+    draft.status.replicas = draft.spec.parallelism if running else 0
+
+
+def report_losses(draft: Draft) -> None:
+    status = _current_report(draft)
+    if status is None or status.application_id is None:
+        return
+    pods = {pod.executor_id: pod for pod in draft.observation.executors(status.generation)}
+    for executor in status.executors:
+        loss = _loss_of(executor, pods.get(executor.executor_id))
+        if loss is not None:
+            _tell_loss(draft, status, executor, loss, pods.get(executor.executor_id))
+
+
+def _current_report(draft: Draft) -> JobStatus | None:
+    report, driver = draft.observation.report, draft.status.driver
+    if report is None or driver is None or report.status.generation != driver.generation or draft.is_terminal:
+        return None
+    return report.status
+
+
+def _loss_of(executor: ExecutorStatus, pod: PodView | None) -> LossReason | None:
+    if pod is None or (executor.pod_uid is not None and executor.pod_uid != pod.uid):
+        return LossReason.POD_GONE
+    if pod.exit is not None and pod.exit.reason == "OOMKilled":
+        return LossReason.OOM_KILLED
+    if pod.status_reason in ("Evicted", "Preempting", "Preempted"):
+        return LossReason.EVICTED
+    if pod.ended or pod.exit is not None:
+        return LossReason.POD_FAILED
+    return LossReason.POD_DELETING if pod.deleting_since is not None else None
+
+
+def _tell_loss(
+    draft: Draft, status: JobStatus, executor: ExecutorStatus, reason: LossReason, pod: PodView | None
+) -> None:
+    pod_uid = executor.pod_uid or (pod.uid if pod is not None else None)
+    assert status.application_id is not None
+    name = executor.pod_name or (pod.name if pod is not None else f"executor {executor.executor_id}")
+    draft.degraded.append(Note(Reason.EXECUTOR_LOST, f"{name} is lost ({reason})"))
+    draft.look_again(SAY_AGAIN_SECONDS)
+    key = LossKey(status.generation, status.application_id, executor.executor_id, pod_uid)
+    if key in draft.observation.losses_told:
+        return
+    request = PodLostRequest(
+        generation=key.generation,
+        application_id=key.application_id,
+        executor_id=key.executor_id,
+        pod_uid=pod_uid,
+        pod_name=executor.pod_name or (pod.name if pod is not None else None),
+        reason=reason,
+        observed_at=draft.now,
+    )
+    draft.act(ReportLoss(request))
+
+
+def watch_nodes(draft: Draft) -> None:
+    """A node that is not ready is a hint; the JobMaster knows whether its slots still have a heartbeat."""
+    status = _current_report(draft)
+    if status is None:
+        return
+    suspect: dict[str, list[PodView]] = {}
+    for pod in draft.observation.executors(status.generation):
+        node = draft.observation.node_of(pod)
+        if node is not None and not node.ready and not pod.ended:
+            suspect.setdefault(node.name, []).append(pod)
+    for name, pods in suspect.items():
+        _answer_suspect_node(draft, status, name, pods)
+
+
+def _answer_suspect_node(draft: Draft, status: JobStatus, name: str, pods: list[PodView]) -> None:
+    unreachable = draft.observation.nodes[name].unreachable
+    state = "unreachable" if unreachable else "not ready"
+    note = f"node {name} is {state}; {len(pods)} executors are there"
+    draft.degraded.append(Note(Reason.NODE_SUSPECT, note))
+    if name not in draft.observation.nodes_told:
+        ids = [pod.executor_id for pod in pods if pod.executor_id is not None]
+        request = NodeSuspectRequest(generation=status.generation, node=name, executor_ids=ids, reason=state)
+        draft.act(HintSuspectNode(request))
+        draft.look_again(SAY_AGAIN_SECONDS)
+    if unreachable:
+        # Nobody is there to confirm their end; without this the objects would stay for ever.
+        for pod in pods:
+            draft.act(DeletePod(pod.name, pod.uid, force=True))
+
+
+def watch_slots(draft: Draft) -> None:
+    """Executors that cannot start, and regions that wait for slots: said, but no restart."""
+    status, driver = _current_report(draft), draft.status.driver
+    if driver is None or draft.is_terminal:
+        return
+    stuck = [pod for pod in draft.observation.executors(driver.generation) if pod.start_problem is not None]
+    if stuck:
+        message = f"{len(stuck)} executor pods cannot start, {stuck[0].name}: {stuck[0].start_problem}"
+        draft.degraded.append(Note(Reason.EXECUTORS_CANNOT_START, message))
+    if status is not None and status.slots.needed > status.slots.total > 0:
+        message = (
+            f"the job needs {status.slots.needed} slots and the executors have {status.slots.total}; "
+            "raise executor.instances or executor.cores, or lower parallelism"
+        )
+        draft.degraded.append(Note(Reason.TOO_FEW_SLOTS, message))

@@ -1,0 +1,72 @@
+"""Takes over what the JobMaster reports into the job's status."""
+
+from snapshot_engine.wire.status import JobStatus, Phase, RegionState, RegionStatus
+from streamingjob_operator.draft import Draft
+from streamingjob_operator.resource import MAX_STATUS_REGIONS, CheckpointSummary, Reason
+
+_AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
+
+
+def absorb_report(draft: Draft) -> None:
+    report, driver = draft.observation.report, draft.status.driver
+    draft.status.silent_since = draft.observation.silent_since if driver is not None else None
+    if report is None or driver is None or report.status.generation != driver.generation or draft.is_terminal:
+        return
+    _announce_recovered_regions(draft, report.status)
+    _take_over_regions(draft, report.status)
+    _take_over_checkpoint(draft, report.status)
+    draft.status.reported_at = report.received_at
+    draft.status.region_restarts = report.status.restarts
+    draft.status.error = report.status.error
+    if driver.ready_at is None and all_at_work(report.status):
+        driver.ready_at = draft.now
+        draft.status.last_good_hash = driver.spec_hash
+        count = len(report.status.regions)
+        draft.announce(Reason.RUNNING, f"All {count} regions run under {driver.pod_name}")
+
+
+def all_at_work(status: JobStatus) -> bool:
+    regions = status.regions
+    return status.phase is Phase.RUNNING and bool(regions) and all(r.state in _AT_WORK for r in regions)
+
+
+def _take_over_regions(draft: Draft, report: JobStatus) -> None:
+    at_work = sum(region.state in _AT_WORK for region in report.regions)
+    draft.status.regions_ready = f"{at_work}/{len(report.regions)}"
+    in_trouble_first = sorted(report.regions, key=lambda region: (region.state in _AT_WORK, -region.restarts))
+    shown = in_trouble_first[:MAX_STATUS_REGIONS]
+    draft.status.regions = [region for region in report.regions if region in shown]
+
+
+def _take_over_checkpoint(draft: Draft, report: JobStatus) -> None:
+    reported = report.checkpoint
+    if reported.last_completed_id is None:
+        # A driver that has completed none yet does not undo what its predecessor completed.
+        draft.status.checkpoint.failed = reported.failed
+        draft.status.checkpoint.last_failure = reported.last_failure
+        return
+    draft.status.checkpoint = CheckpointSummary.model_validate(reported.to_wire())
+
+
+def _announce_recovered_regions(draft: Draft, report: JobStatus) -> None:
+    before = {region.id: region for region in draft.status.regions}
+    for region in report.regions:
+        if _has_recovered(before.get(region.id), region):
+            draft.announce(Reason.REGION_RECOVERED, _recovery_message(region))
+
+
+def _has_recovered(before: RegionStatus | None, now: RegionStatus) -> bool:
+    if now.state is not RegionState.RUNNING or now.last_failure is None or before is None:
+        return False
+    return before.state is not RegionState.RUNNING or before.attempt < now.attempt
+
+
+def _recovery_message(region: RegionStatus) -> str:
+    assert region.last_failure is not None, "checked by _has_recovered"
+    came_from = region.last_restored_checkpoint
+    start = "with no checkpoint" if came_from is None else f"from checkpoint {came_from}"
+    took = ""
+    if region.running_since is not None:
+        took = f" after {(region.running_since - region.last_failure.at).total_seconds():.2f} s"
+    cause = region.last_failure.cause
+    return f"Region {region.id} runs again{took}, attempt {region.attempt} {start} (cause: {cause})"
