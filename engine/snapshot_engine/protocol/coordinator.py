@@ -106,6 +106,14 @@ class Coordinator:
         """Who has not acknowledged `checkpoint` yet."""
         return frozenset(self._active[checkpoint].waiting) if checkpoint in self._active else frozenset()
 
+    def acknowledged_states(self) -> list[object]:
+        """What has been acknowledged for checkpoints that are not over, and by finished subtasks.
+
+        What these states refer to must not be deleted.
+        """
+        pending = [state for checkpoint in self._active.values() for state in checkpoint.states.values()]
+        return pending + [final.state for final in self._finals.values()]
+
     def next_wakeup(self) -> float | None:
         """When `tick` has to be called next, if nothing else happens before."""
         times = [self._deadline(c) for c in self._active.values() if self._may_time_out(c)]
@@ -410,7 +418,9 @@ class Coordinator:
         return self._attempts.get(subtask) == attempt
 
     def _is_outdated(self, subtask: SubtaskId, attempt: Attempt, said_before: Attempt | None) -> bool:
-        """Whether `attempt` is older than what is known or was said. A newer one may speak before `resume`."""
+        """Whether `attempt` is older than what is known or was said; a newer one may speak before
+        `resume`.
+        """
         if subtask not in self._subtasks:
             return True
         known = self._attempts.get(subtask, attempt)

@@ -76,9 +76,7 @@ def regions_to_restart(
 def _required_by(
     restarting: Collection[int], regions: Mapping[int, RegionFacts], channels: Collection[RegionChannel]
 ) -> set[int]:
-    lost_inputs = {
-        channel.producer for channel in channels if channel.consumer in restarting and not channel.available
-    }
+    lost_inputs = {channel.producer for channel in channels if channel.consumer in restarting and not channel.available}
     changed_outputs = {
         channel.consumer
         for channel in channels

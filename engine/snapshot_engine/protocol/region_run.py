@@ -154,9 +154,7 @@ class RegionRun:
         """For good: FAILED or CANCELLED, from CREATED or WAITING."""
         self._go(state, now, why)
 
-    def _arrives(
-        self, slot: int, attempt: Attempt, during: RegionState, then: RegionState, now: float
-    ) -> bool:
+    def _arrives(self, slot: int, attempt: Attempt, during: RegionState, then: RegionState, now: float) -> bool:
         if not self.accepts(attempt) or self.state is not during or slot not in self.slots:
             return False
         self._arrived.add(slot)

@@ -29,7 +29,7 @@ class Failure:
     """One entry of the history that a job which gives up tells its user."""
 
     at: float
-    region: int
+    region: int | None
     cause: str
 
 
@@ -86,20 +86,21 @@ class RestartBudget:
     def used(self, region: int) -> int:
         return self._account(region).used
 
-    def failed(self, region: int, cause: str, random: float, now: float) -> RestartAfter | GiveUp:
-        """`region` has failed by itself (not because another one took it along). `random` is from [0, 1)."""
+    def failed(self, region: int | None, cause: str, random: float, now: float) -> RestartAfter | GiveUp:
+        """`region` has failed by itself (not because another one took it along); None: the job as a whole.
+
+        `random` is from [0, 1).
+        """
         self.history.append(Failure(now, region, cause))
         del self.history[: -self.HISTORY]
-        account = self._account(region)
-        for each in (account, self._job):
-            each.give_back(now, self.config.quiet_time)
-        # Both are spent, so no shortcut: the second must count even if the first is empty.
-        region_can, job_can = account.spend(), self._job.spend()
-        if not region_can:
-            return self._give_up(f"region {region} has used up its {account.limit} restarts")
-        if not job_can:
-            return self._give_up(f"the job has used up its {self._job.limit} restarts")
-        return RestartAfter(self._delay(account.used, random))
+        accounts = [self._job] if region is None else [self._account(region), self._job]
+        for account in accounts:
+            account.give_back(now, self.config.quiet_time)
+        spent = [account for account in accounts if not account.spend()]
+        if spent:
+            who = "the job" if spent[0] is self._job else f"region {region}"
+            return self._give_up(f"{who} has used up its {spent[0].limit} restarts")
+        return RestartAfter(self._delay(accounts[0].used, random))
 
     def running(self, region: int, now: float) -> None:
         """`region` runs again: its quiet time begins; the job's begins with the last region that

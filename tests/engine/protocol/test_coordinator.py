@@ -34,9 +34,7 @@ def of(kind, actions):
 def acknowledge_all(coordinator, checkpoint, now, subtasks=ALL, attempt=FIRST):
     actions = []
     for subtask in subtasks:
-        actions += coordinator.acknowledge(
-            checkpoint, subtask, attempt, f"{subtask}@{checkpoint}", TIMES, now
-        )
+        actions += coordinator.acknowledge(checkpoint, subtask, attempt, f"{subtask}@{checkpoint}", TIMES, now)
     return actions
 
 
