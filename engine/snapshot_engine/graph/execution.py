@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from snapshot_engine.graph.job_graph import JobEdge, JobGraph, Partitioning
+from snapshot_engine.graph.regions import Region as Region
+from snapshot_engine.graph.regions import regions_of
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 
 
 def channels_of(edge: JobEdge, graph: JobGraph) -> list[ChannelId]:
     """Every producer-consumer pair of subtasks that `edge` connects."""
     producers = graph.vertices[edge.producer].parallelism
-    consumers = graph.vertices[edge.consumer].parallelism
+    return [channel for producer in range(producers) for channel in channels_from(edge, graph, producer)]
+
+
+def channels_from(edge: JobEdge, graph: JobGraph, producer: int) -> list[ChannelId]:
+    """The channels of `edge` that leave the producer's subtask `producer`, in the order of the consumers."""
     if edge.partitioning is Partitioning.FORWARD:
-        return [ChannelId(edge.id, index, index) for index in range(producers)]
-    return [ChannelId(edge.id, p, c) for p in range(producers) for c in range(consumers)]
+        return [ChannelId(edge.id, producer, producer)]
+    return [ChannelId(edge.id, producer, c) for c in range(graph.vertices[edge.consumer].parallelism)]
 
 
-@dataclass(frozen=True)
-class Region:
-    """A maximal set of subtasks connected by pipelined exchanges: what fails and restarts together."""
+def channels_to(edge: JobEdge, graph: JobGraph, consumer: int) -> list[ChannelId]:
+    """The channels of `edge` that enter the consumer's subtask `consumer`, in the order of the producers."""
+    if edge.partitioning is Partitioning.FORWARD:
+        return [ChannelId(edge.id, consumer, consumer)]
+    return [ChannelId(edge.id, p, consumer) for p in range(graph.vertices[edge.producer].parallelism)]
 
-    id: int
-    subtasks: frozenset[SubtaskId]
 
-    def slots(self) -> list[int]:
-        """The indexes of the slots: slot i hosts subtask i of every vertex of the region."""
-        return sorted({subtask.index for subtask in self.subtasks})
+class InputChannels(dict[SubtaskId, list[ChannelId]]):
+    """The input channels of each subtask, listed when they are first asked for.
 
-    def hosted_by(self, slot: int) -> list[SubtaskId]:
-        return sorted(subtask for subtask in self.subtasks if subtask.index == slot)
+    A job of 10,000 subtasks may have 25 million channels; a slot needs those of its own subtasks only, and
+    the graph is shipped to every slot.
+    """
 
-    def vertices(self) -> list[str]:
-        return sorted({subtask.vertex for subtask in self.subtasks})
+    def __init__(self, graph: JobGraph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, subtask: SubtaskId) -> list[ChannelId]:
+        edges = self._graph.inputs_of(subtask.vertex)
+        self[subtask] = [
+            channel for edge in edges for channel in channels_to(edge, self._graph, subtask.index)
+        ]
+        return self[subtask]
+
+    def __reduce__(self) -> tuple[type[InputChannels], tuple[JobGraph]]:
+        return (InputChannels, (self._graph,))
+
+
+class OutputChannels(dict[SubtaskId, list[ChannelId]]):
+    """The output channels of each subtask, listed when they are first asked for."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, subtask: SubtaskId) -> list[ChannelId]:
+        edges = self._graph.outputs_of(subtask.vertex)
+        self[subtask] = [
+            channel for edge in edges for channel in channels_from(edge, self._graph, subtask.index)
+        ]
+        return self[subtask]
+
+    def __reduce__(self) -> tuple[type[OutputChannels], tuple[JobGraph]]:
+        return (OutputChannels, (self._graph,))
 
 
 class ExecutionGraph:
@@ -44,16 +75,18 @@ class ExecutionGraph:
         self.graph = graph
         self.edges = {edge.id: edge for edge in graph.edges}
         self.subtasks = [
-            SubtaskId(vertex.uid, index) for vertex in graph.vertices.values() for index in range(vertex.parallelism)
+            SubtaskId(vertex.uid, index)
+            for vertex in graph.vertices.values()
+            for index in range(vertex.parallelism)
         ]
-        self.inputs: dict[SubtaskId, list[ChannelId]] = defaultdict(list)
-        self.outputs: dict[SubtaskId, list[ChannelId]] = defaultdict(list)
-        for edge in graph.edges:
-            for channel in channels_of(edge, graph):
-                self.outputs[SubtaskId(edge.producer, channel.producer)].append(channel)
-                self.inputs[SubtaskId(edge.consumer, channel.consumer)].append(channel)
-        self.regions = regions_of(graph, self.subtasks)
+        self.inputs = InputChannels(graph)
+        self.outputs = OutputChannels(graph)
+        self.regions = regions_of(graph)
         self.region_of = {subtask: region for region in self.regions for subtask in region.subtasks}
+
+    def __reduce__(self) -> tuple[type[ExecutionGraph], tuple[JobGraph]]:
+        """Shipped as the job graph alone: the rest follows from it."""
+        return (ExecutionGraph, (self.graph,))
 
     def producer_of(self, channel: ChannelId) -> SubtaskId:
         return SubtaskId(self.edges[channel.edge].producer, channel.producer)
@@ -63,68 +96,3 @@ class ExecutionGraph:
 
     def sources(self) -> list[SubtaskId]:
         return [subtask for subtask in self.subtasks if self.graph.vertices[subtask.vertex].is_source]
-
-
-def regions_of(graph: JobGraph, subtasks: Iterable[SubtaskId]) -> list[Region]:
-    """Union-find over pipelined channels. Regions that depend on each other in a cycle are merged into one."""
-    groups = _DisjointSets(subtasks)
-    cuts: list[tuple[SubtaskId, SubtaskId]] = []
-    for edge in graph.edges:
-        for channel in channels_of(edge, graph):
-            producer = SubtaskId(edge.producer, channel.producer)
-            consumer = SubtaskId(edge.consumer, channel.consumer)
-            if edge.exchange.cuts_regions and not edge.feedback:
-                cuts.append((producer, consumer))
-            else:
-                groups.join(producer, consumer)
-    while _merge_cycles(groups, cuts):
-        pass
-    members: dict[SubtaskId, set[SubtaskId]] = defaultdict(set)
-    order = list(subtasks)
-    for subtask in order:
-        members[groups.find(subtask)].add(subtask)
-    seen: dict[SubtaskId, None] = {groups.find(subtask): None for subtask in order}
-    return [Region(number, frozenset(members[root])) for number, root in enumerate(seen)]
-
-
-def _merge_cycles(groups: _DisjointSets, cuts: list[tuple[SubtaskId, SubtaskId]]) -> bool:
-    """Join the groups of one dependency cycle; False when there is none left."""
-    successors: dict[SubtaskId, set[SubtaskId]] = defaultdict(set)
-    for producer, consumer in cuts:
-        a, b = groups.find(producer), groups.find(consumer)
-        if a != b:
-            successors[a].add(b)
-    for start in list(successors):
-        reached = _reachable(start, successors)
-        for other in reached:
-            if other != start and start in _reachable(other, successors):
-                groups.join(start, other)
-                return True
-    return False
-
-
-def _reachable(start: SubtaskId, successors: dict[SubtaskId, set[SubtaskId]]) -> set[SubtaskId]:
-    seen: set[SubtaskId] = set()
-    frontier = list(successors.get(start, ()))
-    while frontier:
-        node = frontier.pop()
-        if node not in seen:
-            seen.add(node)
-            frontier.extend(successors.get(node, ()))
-    return seen
-
-
-class _DisjointSets:
-    def __init__(self, members: Iterable[SubtaskId]) -> None:
-        self._parent = {member: member for member in members}
-
-    def find(self, member: SubtaskId) -> SubtaskId:
-        while self._parent[member] != member:
-            self._parent[member] = self._parent[self._parent[member]]
-            member = self._parent[member]
-        return member
-
-    def join(self, a: SubtaskId, b: SubtaskId) -> None:
-        root_a, root_b = self.find(a), self.find(b)
-        if root_a != root_b:
-            self._parent[root_b] = root_a

@@ -48,13 +48,14 @@ class OperatorNode:
     stateful: bool = False
     sink: Any = None
     """The Sink object, where the operator is one: the JobMaster commits through it."""
-    deterministic: bool = True
-    """Whether the same input sequence always gives the same output sequence (no timers by clock, no async work)."""
+    nondeterminism: str | None = None
+    """Why the same input may give another output sequence (timers by clock, output with watermarks)."""
 
 
 @dataclass(frozen=True)
 class JobVertex:
-    """A chain of operators that runs as one subtask per parallel instance. Its uid is that of its first operator."""
+    """A chain of operators that runs as one subtask per parallel instance. Its uid is that of its first
+    operator."""
 
     uid: str
     name: str
@@ -62,7 +63,7 @@ class JobVertex:
     operators: tuple[OperatorNode, ...]
     is_source: bool
     declared_deterministic: bool = False
-    """The user's word; planning refuses it where it cannot hold."""
+    """The user's word for the whole region; planning refuses it where it cannot hold."""
 
 
 @dataclass(frozen=True)

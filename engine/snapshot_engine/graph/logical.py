@@ -1,7 +1,8 @@
-"""The logical graph: what the user's pipeline function said, one node per operator, before anything is chained.
+"""The logical graph: what the user's pipeline function said, one node per operator, before anything is
+chained.
 
-The API adds nodes as the pipeline function runs. A node whose type could not be worked out has `output=None`; what was
-wrong with it is among the graph's problems, and nothing that follows from it is reported again.
+The API adds nodes as the pipeline function runs. A node whose type could not be worked out has `output=None`;
+what was wrong with it is among the graph's problems, and nothing that follows from it is reported again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_engine.graph.call_site import user_location
 from snapshot_engine.graph.job_graph import Exchange, Partitioning, SourceLocation
 from snapshot_engine.graph.problems import Problem
 from snapshot_engine.operators.operator import Operator
@@ -26,6 +28,10 @@ class Step:
     nondeterminism: str | None = None
     """Why the same input may give another output sequence ("sets timers"), or None where it may not."""
     side_outputs: Mapping[str, StreamType] = field(default_factory=dict)
+    any_side_output: bool = False
+    """Whether a function of the user's may put out to any tag."""
+    uid_by_input: bool = False
+    """Whether its state belongs to its input, so that a uid derived from the input's is good enough."""
     needs: tuple[str, ...] | None = None
     """The input columns it looks at, where it is known to need no others."""
 
@@ -42,6 +48,9 @@ class EdgeTraits:
     budget_bytes: int | None = None
     location: SourceLocation | None = None
     """Where the exchange or the partitioning was asked for."""
+
+
+NOTHING_SAID = EdgeTraits()
 
 
 @dataclass(eq=False)
@@ -70,22 +79,30 @@ class LogicalEdge:
     consumer: LogicalNode
     traits: EdgeTraits
     type: StreamType | None
-    """What crosses the edge: only the columns that the consumer needs."""
+    """What the producer puts out."""
     port: int = 0
     tag: str | None = None
     columns: tuple[str, ...] | None = None
+    """Only these are sent, where the consumer is known to need no others."""
     feedback: bool = False
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem with a node, kept by the node and not by its name: the user may name it later in the same line."""
+    """A problem with a node, kept by the node and not by its name: the user may name it later in the same
+    line."""
 
-    node: LogicalNode
+    node: LogicalNode | None
     message: str
+    call: tuple[str, SourceLocation] | None = None
+    """The API call and its line, where it adds no operator of its own."""
 
     def to_problem(self) -> Problem:
-        return Problem(self.message, self.node.name, self.node.location)
+        if self.call is not None:
+            return Problem(self.message, *self.call)
+        if self.node is not None:
+            return Problem(self.message, self.node.name, self.node.location)
+        return Problem(self.message)
 
 
 @dataclass
@@ -102,6 +119,10 @@ class LogicalGraph:
 
     def refuse(self, node: LogicalNode, message: str) -> None:
         self.problems.append(Finding(node, message))
+
+    def refuse_call(self, method: str, message: str) -> None:
+        """A problem with a call that adds no operator; must be called below the user's frame."""
+        self.problems.append(Finding(None, message, (method, user_location())))
 
     def warn(self, node: LogicalNode, message: str) -> None:
         self.warnings.append(Finding(node, message))

@@ -24,7 +24,8 @@ class Problem:
 
 
 class PlanError(Exception):
-    """The pipeline cannot be planned. `problems` has everything that was found, in the order of the user's file."""
+    """The pipeline cannot be planned. `problems` has everything that was found, in the order of the user's
+    file."""
 
     def __init__(self, job: str, problems: Sequence[Problem]) -> None:
         self.job = job

@@ -1,0 +1,71 @@
+"""What a pipeline function is given: where streams begin, and what the manifest said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from snapshot_engine.graph.building import Input, Upstream, add_operator
+from snapshot_engine.graph.job_graph import Exchange
+from snapshot_engine.graph.logical import LogicalGraph, Step
+from snapshot_engine.operators.stream_type import StreamType
+
+if TYPE_CHECKING:
+    from snapshot_engine.api.stream import DataStream
+    from snapshot_engine.connectors.protocols import Source
+
+
+class Environment:
+    """One job under construction. The pipeline function builds on it; nothing runs before it has been
+    planned."""
+
+    def __init__(
+        self,
+        *,
+        parallelism: int = 1,
+        args: Mapping[str, Any] | None = None,
+        exchange: Exchange | str = Exchange.PIPELINED,
+    ) -> None:
+        self.parallelism = parallelism
+        """How many subtasks an operator has that does not say otherwise. A pipeline may change it."""
+        self.args: Mapping[str, Any] = MappingProxyType(dict(args or {}))
+        """`spec.pipeline.args` of the manifest."""
+        self.exchange = Exchange(exchange)
+        """What the edges between vertices keep, where a stream does not say otherwise."""
+        self.graph = LogicalGraph()
+
+    def from_source(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        uid: str | None = None,
+        parallelism: int | None = None,
+    ) -> DataStream:
+        """The rows of `source`. Give it a `uid`: its positions are kept under that in every checkpoint."""
+        from snapshot_engine.api.stream import DataStream
+
+        node = add_operator(self.graph, "source", [], lambda: _read(source))
+        node.source = source
+        node.name = name or _name_of(source)
+        node.uid = uid
+        node.parallelism = parallelism
+        return DataStream(self, Input((Upstream(node),), node.output))
+
+
+def _read(source: Source) -> Step:
+    from snapshot_engine.operators.source import SourceReaderOperator
+
+    lacking = [member for member in ("bounded", "schema", "splits", "open") if not hasattr(source, member)]
+    if lacking or isinstance(source, type):
+        what = (
+            "is a class: make an object of it" if isinstance(source, type) else f"has no {', '.join(lacking)}"
+        )
+        raise TypeError(f"{source!r} is not a Source: it {what}")
+    return Step(partial(SourceReaderOperator, source), StreamType(source.schema), stateful=True)
+
+
+def _name_of(source: object) -> str:
+    return (source if isinstance(source, type) else type(source)).__name__

@@ -1,0 +1,106 @@
+"""What must be true of a job's regions: whether its cuts cut, and what was declared of them can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_graph import Exchange, JobEdge, JobGraph, JobVertex, Partitioning
+from snapshot_engine.graph.problems import Problem
+from snapshot_engine.graph.regions import cuts
+from snapshot_engine.protocol.elements import SubtaskId
+from snapshot_engine.protocol.failover import Strategy
+
+
+def edge_name(graph: JobGraph, edge: JobEdge) -> str:
+    """How messages to the user name an edge."""
+    producer, consumer = graph.vertices[edge.producer], graph.vertices[edge.consumer]
+    return f"{producer.operators[-1].name!r} -> {consumer.operators[0].name!r}"
+
+
+def check_strategy(execution: ExecutionGraph, strategy: Strategy) -> Iterator[Problem]:
+    """Individual restarts one slot: only where every slot is its own region."""
+    if strategy is not Strategy.INDIVIDUAL:
+        return
+    joined = {
+        vertex for region in execution.regions if len(region.slots()) > 1 for vertex in region.vertices()
+    }
+    graph = execution.graph
+    for edge in graph.edges:
+        spreads = edge.partitioning is not Partitioning.FORWARD and _subtasks_joined(graph, edge) > 1
+        if not cuts(edge) and spreads and edge.producer in joined:
+            yield _problem(
+                graph.vertices[edge.consumer],
+                f"recovery strategy Individual is not possible: the {edge.partitioning.value} edge "
+                f"{edge_name(graph, edge)} is {edge.exchange.value} and joins several slots into one region; "
+                "give it a committed, durable or memory exchange, or use strategy Region",
+            )
+
+
+def _subtasks_joined(graph: JobGraph, edge: JobEdge) -> int:
+    return max(graph.vertices[edge.producer].parallelism, graph.vertices[edge.consumer].parallelism)
+
+
+def check_cuts(execution: ExecutionGraph) -> Iterator[tuple[Problem, bool]]:
+    """Exchanges whose two ends are in one region all the same, and whether that is an error.
+
+    A blocking one would wait for itself. The others only cost time.
+    """
+    graph = execution.graph
+    for edge in graph.edges:
+        ends = (
+            execution.region_of[SubtaskId(edge.producer, 0)],
+            execution.region_of[SubtaskId(edge.consumer, 0)],
+        )
+        if cuts(edge) and ends[0] is ends[1]:
+            blocking = edge.exchange is Exchange.BLOCKING
+            consequence = (
+                "so its consumer would have to start before it ends" if blocking else "so it cuts nothing"
+            )
+            yield (
+                _problem(
+                    graph.vertices[edge.consumer],
+                    f"the {edge.exchange.value} exchange {edge_name(graph, edge)} joins two ends of one "
+                    f"region (another path between them is pipelined, or leads back), {consequence}; "
+                    "cut the other path as well, or leave this edge pipelined",
+                ),
+                blocking,
+            )
+
+
+def check_determinism(execution: ExecutionGraph) -> Iterator[Problem]:
+    """A declaration holds for a whole region; each reason against it is named, with its operator."""
+    graph = execution.graph
+    declared = [vertex for vertex in graph.vertices.values() if vertex.declared_deterministic]
+    for vertex in declared:
+        for other in region_mates(execution, vertex.uid):
+            for reason in _reasons_against(graph, graph.vertices[other]):
+                yield _problem(
+                    vertex,
+                    f"declared deterministic, but {reason}: the same rows in the same order cannot be "
+                    "promised; leave out deterministic(), or cut the region before it",
+                )
+
+
+def region_mates(execution: ExecutionGraph, vertex: str) -> list[str]:
+    """The vertices that share a region with `vertex`, itself included, in the order of the graph."""
+    parallelism = execution.graph.vertices[vertex].parallelism
+    regions = {execution.region_of[SubtaskId(vertex, index)].id for index in range(parallelism)}
+    mates = {other for number in regions for other in execution.regions[number].vertices()}
+    return [uid for uid in execution.graph.vertices if uid in mates]
+
+
+def _reasons_against(graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
+    channels = 0
+    for edge in graph.inputs_of(vertex.uid):
+        forward = edge.partitioning is Partitioning.FORWARD
+        channels += 1 if forward else graph.vertices[edge.producer].parallelism
+    if channels > 1:
+        yield f"{vertex.operators[0].name!r} has {channels} input channels, whose rows meet in no fixed order"
+    for operator in vertex.operators:
+        if operator.nondeterminism:
+            yield f"{operator.name!r} at {operator.location} is not: {operator.nondeterminism}"
+
+
+def _problem(vertex: JobVertex, message: str) -> Problem:
+    return Problem(message, vertex.operators[0].name, vertex.operators[0].location)
