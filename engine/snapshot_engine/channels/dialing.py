@@ -14,6 +14,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Greeting:
 def network_namespace() -> str:
     """Equal for two processes exactly if they can reach each other's abstract Unix sockets."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
+    return f"{boot}:{Path('/proc/self/ns/net').stat().st_ino}"
 
 
 def dial(address: SlotAddress, greeting: Greeting, key: bytes, timeout: float = 5.0) -> socket.socket:
@@ -100,7 +101,7 @@ class Listener:
         for server in (self._unix, self._tcp):
             server.setblocking(False)
             server.listen(1024)
-            poller.register(server.fileno(), lambda server=server: self._accept(server))
+            poller.register(server.fileno(), partial(self._accept, server))
         name = self._unix.getsockname()
         self.address = SlotAddress(
             network_namespace(),
@@ -123,7 +124,7 @@ class Listener:
                 connection.setblocking(False)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
                 self._waiting[connection.fileno()] = (connection, bytearray())
-                self._poller.register(connection.fileno(), lambda c=connection: self._greet(c))
+                self._poller.register(connection.fileno(), partial(self._greet, connection))
         except BlockingIOError:
             pass
 

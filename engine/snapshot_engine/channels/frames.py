@@ -9,7 +9,7 @@ time at which a barrier was triggered. Nothing here is ever unpickled: what arri
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ MAX_PAYLOAD = 1 << 31
 
 _BATCH, _BARRIER, _WATERMARK, _IDLE, _END = 1, 2, 3, 4, 5
 
-Element = pa.RecordBatch | Control
+Element: TypeAlias = pa.RecordBatch | Control
 
 
 class BadFrame(Exception):
@@ -99,7 +99,7 @@ class FrameReader:
             self._filled = 0
             self._position = a
             self._payload = np.empty(length, dtype=np.uint8)
-            self._payload_view = memoryview(self._payload)
+            self._payload_view = self._payload.data
         return True
 
     def _control(self) -> tuple[Element, int, int]:

@@ -84,7 +84,7 @@ class SocketOutbound:
 
 
 class SocketInbound:
-    """Reads a producer's frames into a queue for as long as the queue has room: that is all the back pressure there is."""
+    """Reads a producer's frames into a queue while the queue has room: that is all the back pressure there is."""
 
     def __init__(
         self,

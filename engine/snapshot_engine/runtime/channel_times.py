@@ -21,7 +21,9 @@ def from_json(doc: Mapping[str, Any]) -> WatermarkState:
     return WatermarkState(doc["current"], channels)
 
 
-def restore(docs: Sequence[Mapping[str, Any]], channels: Sequence[ChannelId], was_rescaled: bool) -> WatermarkState | None:
+def restore(
+    docs: Sequence[Mapping[str, Any]], channels: Sequence[ChannelId], was_rescaled: bool
+) -> WatermarkState | None:
     """The state to go on from: the subtask's own, or after a change of parallelism the most cautious of all."""
     states = [from_json(doc) for doc in docs if doc]
     if not states:

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from snapshot_engine.graph.execution import ExecutionGraph
@@ -119,9 +120,7 @@ class Checkpointing:
         self._perform(self.coordinator.acknowledge(message.checkpoint, subtask, attempt, snapshot, timings, now))
 
     def declined(self, attempt: Attempt, subtask: SubtaskId, message: m.Declined) -> None:
-        self._perform(
-            self.coordinator.decline(message.checkpoint, subtask, attempt, message.reason, self._clock())
-        )
+        self._perform(self.coordinator.decline(message.checkpoint, subtask, attempt, message.reason, self._clock()))
 
     def finished(self, attempt: Attempt, subtask: SubtaskId, state: SubtaskSnapshot, snapshotted: int) -> None:
         self._perform(self.coordinator.finished(subtask, attempt, state, snapshotted, self._clock()))
@@ -251,9 +250,7 @@ class Checkpointing:
         if any(isinstance(other, Finished) for other in others):
             self._listener.job_finished()
 
-    def _take_outcome(
-        self, actions: Sequence[CoordinatorAction]
-    ) -> tuple[Completed, list[CoordinatorAction]]:
+    def _take_outcome(self, actions: Sequence[CoordinatorAction]) -> tuple[Completed, list[CoordinatorAction]]:
         outcome = next(action for action in actions if isinstance(action, Completed))
         return outcome, [action for action in actions if action is not outcome]
 
@@ -281,7 +278,7 @@ class Checkpointing:
         self._listener.send_to_all(m.Completed(outcome.checkpoint))
         pending, references = self.coordinator.pending, self._pending_references()
         for entry in replaced:
-            self._in_background(lambda entry=entry: self._store.delete_checkpoint(entry, pending, references))
+            self._in_background(partial(self._store.delete_checkpoint, entry, pending, references))
 
     def _timings_of(self, action: WriteManifest) -> dict[SubtaskId, Timings]:
         return {
@@ -332,4 +329,3 @@ def _from_stored(timings: StoredTimings) -> Timings:
 
 def _handles(states: Iterable[object]) -> list[PieceHandle]:
     return [handle for state in states if isinstance(state, SubtaskSnapshot) for handle in state.handles()]
-

@@ -34,7 +34,7 @@ def committables_of(manifest: Manifest) -> dict[str, list[Mapping[str, Any]]]:
 class Committer:
     """Idempotent from end to end: whatever a manifest names may be committed again, by anyone."""
 
-    def __init__(self, graph: JobGraph, job: str, on_commit: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, graph: JobGraph, job: str, on_commit: Callable[[int], None]) -> None:
         self._job = job
         self._on_commit = on_commit
         self._sinks: dict[str, tuple[str, Sink]] = {

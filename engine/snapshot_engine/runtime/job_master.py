@@ -20,9 +20,18 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt, SubtaskId
-from snapshot_engine.protocol.failover import RegionChannel, RegionFacts, regions_to_restart
+from snapshot_engine.protocol.failover import RegionChannel
+from snapshot_engine.protocol.recovery import (
+    FailJob,
+    Recovery,
+    RecoveryAction,
+    ResumeCheckpoints,
+    StartRegions,
+    StopSlots,
+    SuspendCheckpoints,
+)
 from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
-from snapshot_engine.protocol.restarts import GiveUp, RestartBudget
+from snapshot_engine.protocol.restarts import RestartBudget
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
@@ -33,6 +42,7 @@ from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import SlotSettings, SlotTask, channel_key, parse_subtask, subtask_key
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.current import Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 
@@ -62,12 +72,10 @@ class JobResult:
 
 @dataclass
 class _RegionShell:
-    """What surrounds a region's run: its slots' connections and its restart under way."""
+    """What surrounds a region's run: the connections of its slots, and what they have told."""
 
     run: RegionRun
     connections: dict[int, SlotConnection] = field(default_factory=dict)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    restart: asyncio.Task[None] | None = None
     restored_from: int | None = None
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
 
@@ -96,14 +104,18 @@ class JobMaster:
         self._committer = Committer(graph.graph, settings.name, self.events.committed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
         self._server = ControlServer(secret, self)
-        self._budget = RestartBudget(settings.restarts)
         self._restore = Restore(None, graph.graph)
         self.regions = {
             region.id: _RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
         }
         self._between = _channels_between_regions(graph)
-        self._failed: set[int] = set()
-        self._recovering: asyncio.Task[None] | None = None
+        self._recovery = Recovery(
+            {number: shell.run for number, shell in self.regions.items()},
+            RestartBudget(settings.restarts),
+            settings.strategy,
+        )
+        self._deciding: asyncio.Task[None] | None = None
+        self._recovery_timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[JobResult] = self._loop.create_future()
         self._stop_after: int | None = None
         self._stopping = False
@@ -120,8 +132,7 @@ class JobMaster:
         watch = asyncio.create_task(self._watch_heartbeats())
         try:
             await self._restore_at_start()
-            for shell in self.regions.values():
-                self._schedule(shell)
+            self._perform(self._recovery.start(self.clock()))
             result = await self._ended
         finally:
             watch.cancel()
@@ -177,7 +188,8 @@ class JobMaster:
 
     def _retained_manifests(self) -> list[Manifest]:
         manifests = []
-        for which in [*self._store.list(), *self._store.savepoints()]:
+        every: list[Retained | str] = [*self._store.list(), *self._store.savepoints()]
+        for which in every:
             with contextlib.suppress(CorruptCheckpoint):
                 manifests.append(self._store.load(which))
         return manifests
@@ -187,27 +199,91 @@ class JobMaster:
             self._ended.set_result(result)
 
     async def _take_down(self) -> None:
+        if self._recovery_timer is not None:
+            self._recovery_timer.cancel()
         for shell in self.regions.values():
-            if shell.restart is not None:
-                shell.restart.cancel()
             if shell.run.cancel("the job ends", self.clock()):
                 self._stop_slots(shell, "the job ends")
-        waits = [shell.gone.wait() for shell in self.regions.values() if shell.run.state is RegionState.CANCELLING]
-        if waits:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(*waits), self.settings.stop_grace_seconds)
+        deadline = time.monotonic() + self.settings.stop_grace_seconds
+        while self._any_slot_is_left() and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
         for shell in self.regions.values():
             if shell.run.abandon_slots(self.clock()):
                 self._launcher.cancel(shell.run.region, shell.run.attempt)
         await self.checkpoints.close()
         await self._server.close()
 
+    def _any_slot_is_left(self) -> bool:
+        return any(shell.run.state is RegionState.CANCELLING for shell in self.regions.values())
+
+    # What recovery asks for.
+
+    def _perform(self, actions: Sequence[RecoveryAction]) -> None:
+        for action in actions:
+            match action:
+                case SuspendCheckpoints():
+                    self.checkpoints.suspend(action.reason)
+                case StopSlots():
+                    self._stop_region(action)
+                case StartRegions():
+                    self._start_regions(action)
+                case ResumeCheckpoints():
+                    self._resume_checkpoints()
+                case FailJob():
+                    history = [f"region {failure.region}: {failure.cause}" for failure in action.verdict.history]
+                    self._end(JobResult(Outcome.FAILED, action.verdict.reason, history=history))
+        if self._recovery.undecided and self._deciding is None:
+            self._deciding = asyncio.create_task(self._decide(), name="recovery")
+        self._set_recovery_timer()
+
+    async def _decide(self) -> None:
+        """Which regions restart is decided when no checkpoint is Completing: its manifest may have landed."""
+        await self.checkpoints.until_none_is_completing()
+        self._deciding = None
+        self._perform(self._recovery.decide(self._between, self.clock()))
+
+    def _set_recovery_timer(self) -> None:
+        if self._recovery_timer is not None:
+            self._recovery_timer.cancel()
+            self._recovery_timer = None
+        wakeup = self._recovery.next_wakeup()
+        if wakeup is not None and not self._ended.done():
+            delay = max(0.0, wakeup - self.clock())
+            self._recovery_timer = self._loop.call_later(delay, self._recovery_tick)
+
+    def _recovery_tick(self) -> None:
+        self._recovery_timer = None
+        self._perform(self._recovery.tick(self.clock()))
+
+    def _stop_region(self, action: StopSlots) -> None:
+        """Slots stop by themselves when they are told. Those that do not are given up: their attempt fences them."""
+        shell = self.regions[action.region]
+        self._stop_slots(shell, action.reason)
+        self._loop.call_later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
+
+    def _give_up_slots(self, shell: _RegionShell, attempt: Attempt) -> None:
+        if shell.run.accepts(attempt) and shell.run.state is RegionState.CANCELLING:
+            self._launcher.cancel(shell.run.region, attempt)
+            self._perform(self._recovery.abandon_slots(shell.run.region, attempt, self.clock()))
+
+    def _start_regions(self, action: StartRegions) -> None:
+        if self.checkpoints.latest is not self._restore.manifest:
+            self._restore = Restore(self.checkpoints.latest, self.graph.graph, True)
+        self.events.starting(action.attempts, self._restore.checkpoint)
+        for number, attempt in action.attempts.items():
+            self._launch(self.regions[number], attempt)
+
+    def _resume_checkpoints(self) -> None:
+        attempts = {
+            subtask: self.regions[region.id].run.attempt for region in self.graph.regions for subtask in region.subtasks
+        }
+        self.checkpoints.resume(attempts)
+        self.events.all_running()
+
     # Starting a region.
 
-    def _schedule(self, shell: _RegionShell) -> None:
-        attempt = shell.run.schedule(self.clock())
+    def _launch(self, shell: _RegionShell, attempt: Attempt) -> None:
         shell.connections = {}
-        shell.gone = asyncio.Event()
         shell.finished_subtasks = set()
         shell.restored_from = self._restore.checkpoint
         task = SlotTask(
@@ -225,7 +301,6 @@ class JobMaster:
                 self.settings.heartbeat_seconds,
             ),
         )
-        self.events.region_scheduled(shell.run, self._restore.checkpoint)
         self._launcher.launch(task, self._on_launch_ended)
 
     def _deploy(self, shell: _RegionShell) -> None:
@@ -251,28 +326,17 @@ class JobMaster:
                     found[channel_key(channel)] = [connection.hello.address, list(connection.attempt)]
         return found
 
-    def _region_runs(self, shell: _RegionShell) -> None:
-        self._budget.running(shell.run.region, self.clock())
-        self.events.region_running(shell.run)
-        for subtask in self.graph.regions[shell.run.region].subtasks:
+    def _slot_runs(self, shell: _RegionShell, connection: SlotConnection) -> None:
+        """Subtasks that had finished at the checkpoint are finished now as well, with the state they left there."""
+        for subtask in self.graph.regions[shell.run.region].hosted_by(connection.slot):
             final = self._restore.finished(subtask)
             if final is not None:
-                checkpoint = self._restore.checkpoint or 0
-                self.checkpoints.finished(shell.run.attempt, subtask, final, checkpoint)
-                self._subtask_finished(shell, subtask)
-        self._resume_if_all_run()
-
-    def _resume_if_all_run(self) -> None:
-        states = {shell.run.state for shell in self.regions.values()}
-        if not states <= {RegionState.RUNNING, RegionState.FINISHED}:
-            return
-        if self._recovering is not None or self._failed or not self.checkpoints.coordinator.suspended:
-            return
-        attempts = {
-            subtask: self.regions[region.id].run.attempt for region in self.graph.regions for subtask in region.subtasks
-        }
-        self.checkpoints.resume(attempts)
-        self.events.all_running()
+                self.checkpoints.finished(connection.attempt, subtask, final, self._restore.checkpoint or 0)
+                shell.finished_subtasks.add(subtask)
+        self._perform(self._recovery.slot_running(shell.run.region, connection.slot, connection.attempt, self.clock()))
+        if shell.run.state is RegionState.RUNNING:
+            self.events.region_running(shell.run)
+        self._end_slot_if_finished(shell, connection.slot)
 
     # What slots say.
 
@@ -298,13 +362,13 @@ class JobMaster:
                 self.checkpoints.declined(connection.attempt, parse_subtask(message.subtask), message)
             case m.Ready():
                 self.events.slot_restored(connection, message.restore_seconds)
-                if shell.run.slot_running(connection.slot, connection.attempt, self.clock()):
-                    self._region_runs(shell)
+                self._slot_runs(shell, connection)
             case m.SubtaskFinished():
                 subtask = parse_subtask(message.subtask)
                 final = snapshot_of(connection.attempt, message.state, finished=True)
                 self.checkpoints.finished(connection.attempt, subtask, final, message.snapshotted)
-                self._subtask_finished(shell, subtask)
+                shell.finished_subtasks.add(subtask)
+                self._end_slot_if_finished(shell, subtask.index)
             case m.Failed():
                 where = f"{message.subtask}: " if message.subtask else ""
                 self._region_failed(shell, connection.attempt, "UserError", where + message.error, message.traceback)
@@ -318,18 +382,16 @@ class JobMaster:
         if shell is None or shell.connections.get(connection.slot) is not connection:
             return
         self._region_failed(shell, connection.attempt, "SlotLost", f"{connection} closed its connection")
-        if shell.run.slot_gone(connection.slot, connection.attempt, self.clock()):
-            shell.gone.set()
+        self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
 
-    def _subtask_finished(self, shell: _RegionShell, subtask: SubtaskId) -> None:
-        shell.finished_subtasks.add(subtask)
-        region = self.graph.regions[shell.run.region]
-        if not set(region.hosted_by(subtask.index)) <= shell.finished_subtasks:
+    def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
+        hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
+        if not hosted <= shell.finished_subtasks:
             return
-        if shell.run.slot_finished(subtask.index, shell.run.attempt, self.clock()):
+        self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
+        if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
             self._stop_slots(shell, "the region has finished")
-            self._resume_if_all_run()
 
     def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, channel: str) -> None:
         """The producer's own slot would have been noticed by now: the two cannot reach each other."""
@@ -347,8 +409,7 @@ class JobMaster:
             return
         self._region_failed(shell, attempt, "SparkJobEnded", error or "its slots ended without a word")
         for slot in shell.run.alive:
-            if shell.run.slot_gone(slot, attempt, self.clock()):
-                shell.gone.set()
+            self._perform(self._recovery.slot_gone(region, slot, attempt, self.clock()))
 
     async def _watch_heartbeats(self) -> None:
         while True:
@@ -385,76 +446,12 @@ class JobMaster:
     def _region_failed(
         self, shell: _RegionShell, attempt: Attempt, cause: str, message: str, traceback: str = ""
     ) -> None:
-        if self._ended.done() or not shell.run.failed(attempt, f"{cause}: {message}", self.clock()):
+        if self._ended.done() or not shell.run.accepts(attempt) or shell.run.state not in ACTIVE:
             return
         self.events.region_failed(shell.run, cause, message, traceback)
-        self._failed.add(shell.run.region)
-        self._stop_slots(shell, "another slot of the region failed")
-        self._recover_soon(f"region {shell.run.region} failed")
-
-    def _recover_soon(self, reason: str) -> None:
-        self.checkpoints.suspend(reason)
-        if self._recovering is None:
-            self._recovering = asyncio.create_task(self._recover(), name="recovery")
-            self._recovering.add_done_callback(self._recovery_ended)
-
-    def _recovery_ended(self, task: asyncio.Task[None]) -> None:
-        self._recovering = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("recovery failed", exc_info=error)
-            self._end(JobResult(Outcome.FAILED, f"recovery failed: {error}"))
-        self._resume_if_all_run()
-
-    async def _recover(self) -> None:
-        """One decision for all that has failed by now. What fails later is decided anew."""
-        while self._failed:
-            await self.checkpoints.until_none_is_completing()
-            failed, self._failed = self._failed, set()
-            facts = {
-                number: RegionFacts(shell.run.started, slots=len(shell.run.slots))
-                for number, shell in self.regions.items()
-            }
-            restarting = regions_to_restart(failed, facts, self._between, self.settings.strategy)
-            self._restore = Restore(self.checkpoints.latest, self.graph.graph, True)
-            self.events.recovering(failed, restarting, self._restore.checkpoint)
-            delay = self._spend_budget(failed)
-            if delay is None:
-                return
-            for number in sorted(restarting):
-                self._restart(self.regions[number], delay)
-
-    def _spend_budget(self, failed: set[int]) -> float | None:
-        """How long to wait before the restart; None if there is none any more."""
-        delay = 0.0
-        for number in sorted(failed):
-            cause = self.regions[number].run.history[-1]
-            answer = self._budget.failed(number, cause, random.random(), self.clock())
-            if isinstance(answer, GiveUp):
-                history = [f"region {entry.region}: {entry.cause}" for entry in answer.history]
-                self._end(JobResult(Outcome.FAILED, answer.reason, history=history))
-                return None
-            delay = max(delay, answer.delay)
-        return delay
-
-    def _restart(self, shell: _RegionShell, delay: float) -> None:
-        if shell.run.cancel("restarted with a region that failed", self.clock()):
-            self._stop_slots(shell, "restart")
-        if shell.restart is not None:
-            shell.restart.cancel()
-        shell.restart = asyncio.create_task(self._restart_when_gone(shell, delay))
-
-    async def _restart_when_gone(self, shell: _RegionShell, delay: float) -> None:
-        """The old slots end first, but they are not waited for long: they are fenced by their attempt."""
-        began = time.monotonic()
-        if shell.run.state is RegionState.CANCELLING:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(shell.gone.wait(), self.settings.stop_grace_seconds)
-            old = shell.run.attempt
-            if shell.run.abandon_slots(self.clock()):
-                self._launcher.cancel(shell.run.region, old)
-        await asyncio.sleep(max(0.0, delay - (time.monotonic() - began)))
-        if not self._ended.done():
-            self._schedule(shell)
+        log.warning("region %d, attempt %s failed: %s: %s", shell.run.region, attempt, cause, message)
+        said = f"{cause}: {message}"
+        self._perform(self._recovery.failed(shell.run.region, attempt, said, random.random(), self.clock()))
 
     def _stop_slots(self, shell: _RegionShell, reason: str) -> None:
         for connection in shell.connections.values():
@@ -493,8 +490,8 @@ class JobMaster:
 
     def checkpoints_keep_failing(self, reason: str) -> None:
         """The whole job starts again from the latest completed checkpoint."""
-        for shell in self.regions.values():
-            self._region_failed(shell, shell.run.attempt, "CheckpointsFailed", reason)
+        log.warning("restarting the job: %s", reason)
+        self._perform(self._recovery.failed_globally(reason, random.random(), self.clock()))
 
     def job_finished(self) -> None:
         self._end(JobResult(Outcome.FINISHED, "all sources have ended and all output is committed"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
@@ -19,8 +19,8 @@ class JobSettings:
     namespace: str
     uid: str
     storage: StorageConfig
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    restarts: RestartConfig = RestartConfig()
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    restarts: RestartConfig = field(default_factory=RestartConfig)
     strategy: Strategy = Strategy.REGION
     retained: int = 3
     incremental: bool = False

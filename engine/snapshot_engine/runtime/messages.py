@@ -181,7 +181,7 @@ def pack(message: Message) -> bytes:
 def unpack(body: bytes | memoryview) -> Message:
     try:
         name, values = ormsgpack.unpackb(body)
-        return _KINDS[name](**values)  # type: ignore[return-value]
+        return _KINDS[name](**values)
     except (ValueError, KeyError, TypeError) as error:
         raise BadMessage(f"not a control message: {error}") from error
 

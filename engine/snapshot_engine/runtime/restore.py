@@ -86,9 +86,7 @@ class Restore:
         unknown = sorted(self._operators.keys() - nodes.keys())
         # An operator of a chain that the checkpoint knows as stateless is there by its vertex, without a state.
         known = self._operators.keys() | manifest.vertices.keys()
-        missing = sorted(
-            uid for uid, node in nodes.items() if node.stateful and uid not in known and self._operators
-        )
+        missing = sorted(uid for uid, node in nodes.items() if node.stateful and uid not in known and self._operators)
         if manifest.key_groups != self._graph.key_groups:
             raise UnmatchedState(
                 f"checkpoint {manifest.checkpoint} has {manifest.key_groups} key groups, the job now "

@@ -121,7 +121,7 @@ class Router:
         return all(output.has_room() for output in self._edges)
 
     def flush(self) -> None:
-        """Send what waits; called when the slot has nothing better to do, and after a few milliseconds at the latest."""
+        """Send what waits: when the slot has nothing better to do, and after a few milliseconds at the latest."""
         if self.dirty:
             self.dirty = False
             for output in self._edges:

@@ -43,7 +43,7 @@ class Slot:
         self._deployed: m.Deploy | None = None
         self._poller = Poller()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poller.register(self._wake_fd, lambda: os.eventfd_read(self._wake_fd) and None)
+        self._poller.register(self._wake_fd, self._woken)
         address = (task.control_host, task.control_port)
         self._control = ControlLink(address, self._poller, self._on_message, self._stop)
         self._channel_key = m.proof_of(task.secret, task.region, *task.attempt, -1)
@@ -102,7 +102,7 @@ class Slot:
         self._control.send(m.Ready(time.perf_counter() - started))
 
     def _dial(self, channel: ChannelId, address: SlotAddress, producer_attempt: Any) -> None:
-        greeting = Greeting(channel, producer_attempt, tuple(self._task.attempt))
+        greeting = Greeting(channel, producer_attempt, self._task.attempt)
         connection = dial(address, greeting, self._channel_key)
         schema = sent_schema(self._task.graph.edges[channel.edge])
         queue = self._parts.remote_inputs[channel]
@@ -213,6 +213,9 @@ class Slot:
     def _report(self, error: Exception) -> None:
         self._control.send(m.Failed(None, None, summary(error), user_traceback(error)))
         self._control.drain(2.0)
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake_fd)
 
     def _stop(self) -> None:
         self._stopping = True

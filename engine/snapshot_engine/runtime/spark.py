@@ -66,7 +66,7 @@ def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkCont
 
 def ship_by_value(module: ModuleType) -> None:
     """The slots cannot import `module` (it was loaded from a file or from the manifest): send its code along."""
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class SparkLauncher:

@@ -1,7 +1,8 @@
 """Spark's Python worker daemon, with everything a slot needs already imported.
 
-Workers are forked from this process, so a slot that has to be started anew after a kill is there in milliseconds instead
-of after a second of imports. Polars is left out: it starts threads when it is imported, which do not survive a fork.
+Workers are forked from this process, so a slot that has to be started anew after a kill is there in milliseconds
+instead of after a second of imports. Polars is left out: it starts threads when it is imported, which do not survive a
+fork.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Subtask:
         return True
 
     def deadline(self) -> int | None:
-        """When `on_deadline` should be called, in epoch milliseconds; None also while there is no room for its output."""
+        """When `on_deadline` should be called (epoch ms); None also while there is no room for its output."""
         return None if self.ended or not self.router.has_room() else self.chain.next_deadline()
 
     def on_deadline(self, now_ms: int) -> None:
@@ -95,7 +95,7 @@ class Subtask:
         return self._idle_until if waits else None
 
     def trigger(self, barrier: Barrier, stop: bool) -> None:
-        """A checkpoint begins at this source: its position is recorded, and the barrier goes out behind what it emitted.
+        """A checkpoint begins here: the position is recorded, and the barrier goes out behind what was emitted.
 
         With `stop` nothing follows the barrier, unless the checkpoint is aborted.
         """
@@ -195,7 +195,9 @@ class Subtask:
         snapshots, sync = self._freeze(-1)
         self.router.broadcast(EndOfInput())
         times = self._watermarks.snapshot()
-        job = SnapshotJob(self.id, None, snapshots, times, 0.0, 0.0, sync, True, self._alignment.settled)
+        job = SnapshotJob(
+            self.id, None, snapshots, times, 0.0, 0.0, sync, finished=True, snapshotted=self._alignment.settled
+        )
         self._submit(job)
 
     def _act(self, actions: Sequence[AlignmentAction]) -> None:

@@ -175,6 +175,10 @@ class CheckpointStore:
             return self._load_retained(which)
         return self._load_retained(self._find(None if which is None else int(which)))
 
+    def uri_of(self, manifest: Manifest) -> str:
+        """Where the checkpoint of `manifest` is, for people."""
+        return self._uri(layout.checkpoint_folder(manifest.checkpoint, manifest.generation))
+
     # Deleting
 
     def delete_checkpoint(

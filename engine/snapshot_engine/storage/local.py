@@ -31,6 +31,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from snapshot_engine.storage.blobs import Buffer, OutcomeUnknown, SwapConflict
+from snapshot_engine.storage.durable_files import fsync_folder, make_folder
 
 _KEPT_VERSIONS = 16
 _PARTIAL_KEPT_SECONDS = 24 * 3600.0
@@ -54,7 +55,7 @@ class LocalBlobs:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        _fsync_folder(target.parent)
+        fsync_folder(target.parent)
         return size
 
     def read(self, path: str) -> bytes:
@@ -84,7 +85,7 @@ class LocalBlobs:
         finally:
             partial.unlink(missing_ok=True)
         try:
-            _fsync_folder(folder)
+            fsync_folder(folder)
             highest = _highest_version(folder)
         except OSError as error:
             raise OutcomeUnknown(f"{path}: linked as version {mine}, but {error}") from error
@@ -152,30 +153,12 @@ def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int]:
 def _open_new(file: Path) -> BufferedWriter:
     """Open for writing, making the folders. Another process may remove an empty folder at the same moment."""
     for _ in range(100):
-        _make_folder(file.parent)
+        make_folder(file.parent)
         with contextlib.suppress(FileNotFoundError):
             return file.open("xb")
     raise FileNotFoundError(
         f"{file.parent} disappears again and again: is something else cleaning this folder?"
     )
-
-
-def _make_folder(folder: Path) -> None:
-    """mkdir -p, where each new entry survives a power cut."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError, FileNotFoundError):
-        folder.mkdir()
-        _fsync_folder(folder.parent)
-
-
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _link_new(source: Path, target: Path) -> None:

@@ -20,23 +20,6 @@ _NAME = "manifest"
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelMark:
-    """The event time of one input channel at the barrier."""
-
-    edge: int
-    producer: int
-    watermark: int
-    idle: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"edge": self.edge, "producer": self.producer, "watermark": self.watermark, "idle": self.idle}
-
-    @classmethod
-    def from_json(cls, doc: Mapping[str, Any]) -> ChannelMark:
-        return cls(doc["edge"], doc["producer"], doc["watermark"], doc["idle"])
-
-
-@dataclass(frozen=True, slots=True)
 class Timings:
     """Where one subtask's share of a checkpoint spent its time, in seconds."""
 
@@ -66,7 +49,8 @@ class SubtaskSnapshot:
     operators: tuple[OperatorState, ...] = ()
     finished: bool = False
     """The subtask had ended: this is its final state, and it is not started again from here."""
-    channels: tuple[ChannelMark, ...] = ()
+    channels: Mapping[str, Any] = field(default_factory=dict)
+    """The event time of the input channels at the barrier, as `runtime.channel_times` writes it."""
     timings: Timings = Timings()
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +58,7 @@ class SubtaskSnapshot:
             "attempt": list(self.attempt),
             "finished": self.finished,
             "operators": [operator.to_json() for operator in self.operators],
-            "channels": [channel.to_json() for channel in self.channels],
+            "channels": dict(self.channels),
             "timings": self.timings.to_json(),
         }
 
@@ -84,7 +68,7 @@ class SubtaskSnapshot:
             Attempt(*doc["attempt"]),
             tuple(OperatorState.from_json(operator) for operator in doc["operators"]),
             doc["finished"],
-            tuple(ChannelMark.from_json(channel) for channel in doc["channels"]),
+            doc["channels"],
             Timings.from_json(doc["timings"]),
         )
 

@@ -1,0 +1,68 @@
+"""Slots as forked processes of this one, for tests that need no Spark. The protocol and the slots are the same."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+
+from snapshot_engine.protocol.elements import Attempt
+from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
+from snapshot_engine.runtime.slot_task import SlotTask
+
+_fork = multiprocessing.get_context("fork")
+
+
+class ForkedLauncher:
+    """Ends all slots of an attempt when one of them dies, as a barrier-mode Spark job does."""
+
+    control_host = "127.0.0.1"
+    application_id = "forked"
+
+    def __init__(self) -> None:
+        self._processes: dict[tuple[int, Attempt], list[multiprocessing.process.BaseProcess]] = {}
+
+    def launch(self, task: SlotTask, on_end: OnEnd) -> None:
+        processes: list[multiprocessing.process.BaseProcess] = [
+            _fork.Process(target=_run_slot, args=(task, slot), daemon=True) for slot in task.slots()
+        ]
+        for process in processes:
+            process.start()
+        self._processes[(task.region, task.attempt)] = processes
+        threading.Thread(target=self._wait, args=(task, processes, on_end), daemon=True).start()
+
+    def cancel(self, region: int, attempt: Attempt) -> None:
+        for process in self._processes.get((region, attempt), ()):
+            process.kill()
+
+    def pids(self) -> list[int]:
+        """The processes of all slots that are alive, for tests that kill some of them."""
+        alive = [process for group in self._processes.values() for process in group if process.is_alive()]
+        return [process.pid for process in alive if process.pid is not None]
+
+    def executors(self) -> list[ExecutorInfo]:
+        return [ExecutorInfo("driver", "localhost", os.cpu_count() or 1)]
+
+    def replace_executor(self, executor: str) -> None:
+        """There is only this process."""
+
+    def close(self) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _wait(self, task: SlotTask, processes: list[multiprocessing.process.BaseProcess], on_end: OnEnd) -> None:
+        for process in processes:
+            process.join()
+        failed = [process.exitcode for process in processes if process.exitcode != 0]
+        on_end(task.region, task.attempt, f"a slot ended with exit code {failed[0]}" if failed else None)
+
+
+def _run_slot(task: SlotTask, slot: int) -> None:
+    from snapshot_engine.runtime.slot import Slot
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the JobMaster decides what Ctrl-C means
+    Slot(task, slot, "driver").run()
+    os._exit(0)  # no interpreter shutdown: what the parent registered is not ours to run
