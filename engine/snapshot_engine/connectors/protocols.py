@@ -1,7 +1,7 @@
 """What a connector has to provide: four or five methods each, and the obligations that come with them.
 
-Source and Sink objects are made in the user's pipeline, shipped to the slots by Spark, and must therefore pickle.
-Readers and writers live in one slot and are used by one thread.
+Source and Sink objects are made in the user's pipeline, shipped to the slots by Spark, and must therefore
+pickle. Readers and writers live in one slot and are used by one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Position = Any
 """Where a reader stands in its split, as a JSON value. None is the beginning."""
 
 Committable = Mapping[str, Any]
-"""A prepared transaction as a JSON object: all that `Sink.commit` needs, in any process, at any later time."""
+"""A prepared transaction as a JSON object:
+
+all that `Sink.commit` needs, in any process, at any later time.
+"""
 
 
 class EndOfSplit(Exception):
@@ -25,14 +28,18 @@ class EndOfSplit(Exception):
 
 class Reader(Protocol):
     def read(self, max_rows: int) -> pa.RecordBatch | None:
-        """The next rows, at most `max_rows`; None if there are none right now (never wait for more than a few ms).
+        """The next rows, at most `max_rows`; None if there are none right now (never wait for more than a few
+        ms).
 
         Raises EndOfSplit when there will never be any more. The schema is that of the source, always.
         """
         ...
 
     def position(self) -> Position:
-        """Where to go on: a reader opened at this position returns exactly what this one would return next."""
+        """Where to go on:
+
+        a reader opened at this position returns exactly what this one would return next.
+        """
         ...
 
     def lag(self) -> int | None:
@@ -49,10 +56,11 @@ class Source(Protocol):
     schema: pa.Schema
 
     def splits(self, parallelism: int) -> Sequence[str]:
-        """The names of the parts that can be read independently; stable, since positions are kept by these names.
+        """The names of the parts that can be read independently; stable, since positions are kept by these
+        names.
 
-        Called once, when the job starts without a checkpoint; later the names come from the checkpoint. May be called
-        again to discover new splits: those already known are ignored.
+        Called once, when the job starts without a checkpoint; later the names come from the checkpoint. May
+        be called again to discover new splits: those already known are ignored.
         """
         ...
 
@@ -94,18 +102,24 @@ class SinkWriter(Protocol):
 
 
 class Sink(Protocol):
-    """A two-phase-commit sink: written, prepared at the barrier, committed when the checkpoint is complete."""
+    """A two-phase-commit sink:
+
+    written, prepared at the barrier, committed when the checkpoint is complete.
+    """
 
     exactly_once: bool
-    """False for sinks that show rows at once (console): such a job is at-least-once from end to end, and is told so."""
+    """False for sinks that show rows at once (console):
+
+    such a job is at-least-once from end to end, and is told so.
+    """
 
     def open(self, context: WriterContext) -> SinkWriter: ...
 
     def commit(self, committables: Sequence[Committable]) -> None:
         """Make them visible. Idempotent: any of them may have been committed before, by anyone, in any order.
 
-        Called by the JobMaster after the checkpoint that names them is complete, and again after any restore. Raise to
-        have it called again; an error that will never go away should say so and what to do.
+        Called by the JobMaster after the checkpoint that names them is complete, and again after any restore.
+        Raise to have it called again; an error that will never go away should say so and what to do.
         """
         ...
 

@@ -86,9 +86,7 @@ class CheckpointStore:
     def release(self) -> None:
         """Give back the ids that were not used, when the driver ends in good order."""
         with self._lock:
-            self._ownership.update(
-                lambda current: replace(self._saved(current), reserved_until=self._next_id)
-            )
+            self._ownership.update(lambda current: replace(self._saved(current), reserved_until=self._next_id))
 
     # Completing
 
@@ -156,9 +154,7 @@ class CheckpointStore:
 
     def savepoints(self) -> Sequence[str]:
         """The paths of all complete savepoints, relative to the job's folder; each can be given to `load`."""
-        paths = [
-            self.where.relative(path) for path, _ in self.blobs.list(self.where.absolute(layout.SAVEPOINTS))
-        ]
+        paths = [self.where.relative(path) for path, _ in self.blobs.list(self.where.absolute(layout.SAVEPOINTS))]
         folders = {layout.parse_savepoint_folder(path) for path in paths}
         return sorted(folder for folder in folders if folder and layout.manifest_path(folder) in paths)
 
@@ -181,9 +177,7 @@ class CheckpointStore:
 
     # Deleting
 
-    def delete_checkpoint(
-        self, ref: Retained, pending: Collection[int] = (), references: Collection[str] = ()
-    ) -> None:
+    def delete_checkpoint(self, ref: Retained, pending: Collection[int] = (), references: Collection[str] = ()) -> None:
         """Delete a checkpoint that `complete` returned, with the shared pieces that nothing refers to any
         more.
 
@@ -231,9 +225,7 @@ class CheckpointStore:
         self._delete([layout.manifest_path(folder)])
         self._delete_below(folder)
 
-    def sweep(
-        self, min_age: float = 3600.0, pending: Collection[int] = (), references: Collection[str] = ()
-    ) -> int:
+    def sweep(self, min_age: float = 3600.0, pending: Collection[int] = (), references: Collection[str] = ()) -> int:
         """Delete what crashes and older drivers left behind; returns how many files. Raises OwnershipLost.
 
         A file is an orphan if no retained manifest, pending checkpoint or complete savepoint can refer to it
@@ -284,9 +276,7 @@ class CheckpointStore:
 
     def _refuse_out_of_order(self, manifest: Manifest, current: Current) -> None:
         if manifest.generation != current.generation:
-            raise ValueError(
-                f"a manifest of generation {manifest.generation} in a driver of {current.generation}"
-            )
+            raise ValueError(f"a manifest of generation {manifest.generation} in a driver of {current.generation}")
         if current.retained and manifest.checkpoint <= current.retained[-1].checkpoint:
             raise ValueError(f"checkpoint {manifest.checkpoint} after {current.retained[-1].checkpoint}")
 

@@ -39,9 +39,7 @@ def decode(name: str, known_version: int, data: bytes, path: str) -> dict[str, A
         document = json.loads(data)
         version, expected = document["version"], document["checksum"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptCheckpoint(
-            path, f"a {name} document", f"{len(data)} bytes that are none ({error})"
-        ) from error
+        raise CorruptCheckpoint(path, f"a {name} document", f"{len(data)} bytes that are none ({error})") from error
     if not isinstance(version, int) or version > known_version:
         raise UnknownVersion(path, version, known_version)
     _, _, rest = data.partition(b',"%s":' % name.encode())

@@ -75,9 +75,7 @@ def manifest_path(folder: str) -> str:
     return f"{folder}/{MANIFEST}"
 
 
-def piece_path(
-    folder: str, vertex: str, subtask: int, attempt: Attempt, counter: int, name: str, suffix: str
-) -> str:
+def piece_path(folder: str, vertex: str, subtask: int, attempt: Attempt, counter: int, name: str, suffix: str) -> str:
     return f"{folder}/{component(vertex)}/{subtask}-{attempt}-{counter}-{component(name)}{suffix}"
 
 

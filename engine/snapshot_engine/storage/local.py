@@ -156,9 +156,7 @@ def _open_new(file: Path) -> BufferedWriter:
         make_folder(file.parent)
         with contextlib.suppress(FileNotFoundError):
             return file.open("xb")
-    raise FileNotFoundError(
-        f"{file.parent} disappears again and again: is something else cleaning this folder?"
-    )
+    raise FileNotFoundError(f"{file.parent} disappears again and again: is something else cleaning this folder?")
 
 
 def _link_new(source: Path, target: Path) -> None:

@@ -88,9 +88,7 @@ class VertexSnapshot:
 
     @classmethod
     def from_json(cls, doc: Mapping[str, Any]) -> VertexSnapshot:
-        subtasks = {
-            int(index): SubtaskSnapshot.from_json(subtask) for index, subtask in doc["subtasks"].items()
-        }
+        subtasks = {int(index): SubtaskSnapshot.from_json(subtask) for index, subtask in doc["subtasks"].items()}
         return cls(doc["parallelism"], subtasks)
 
 
@@ -189,10 +187,6 @@ def _change_vertex(vertex: VertexSnapshot, change: Callable[[PieceHandle], Piece
     return replace(vertex, subtasks=subtasks)
 
 
-def _change_subtask(
-    subtask: SubtaskSnapshot, change: Callable[[PieceHandle], PieceHandle]
-) -> SubtaskSnapshot:
-    operators = tuple(
-        replace(op, pieces=tuple(change(piece) for piece in op.pieces)) for op in subtask.operators
-    )
+def _change_subtask(subtask: SubtaskSnapshot, change: Callable[[PieceHandle], PieceHandle]) -> SubtaskSnapshot:
+    operators = tuple(replace(op, pieces=tuple(change(piece) for piece in op.pieces)) for op in subtask.operators)
     return replace(subtask, operators=operators)

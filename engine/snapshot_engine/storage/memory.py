@@ -54,9 +54,7 @@ class MemoryBlobs:
     def list(self, prefix: str) -> Sequence[tuple[str, float]]:
         with self._lock:
             below = prefix.rstrip("/") + "/" if prefix else ""
-            return sorted(
-                (path, blob.modified) for path, blob in self._blobs.items() if path.startswith(below)
-            )
+            return sorted((path, blob.modified) for path, blob in self._blobs.items() if path.startswith(below))
 
     def delete(self, paths: Iterable[str]) -> None:
         with self._lock:

@@ -59,9 +59,7 @@ class ObjectStoreBlobs:
 
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         try:
-            answer = obstore.put(
-                self._store, path, data, mode="create" if expected is None else {"e_tag": expected}
-            )
+            answer = obstore.put(self._store, path, data, mode="create" if expected is None else {"e_tag": expected})
         except (refusal.AlreadyExistsError, refusal.PreconditionError, FileNotFoundError) as error:
             raise SwapConflict(path) from error
         except (

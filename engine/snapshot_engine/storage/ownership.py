@@ -85,9 +85,7 @@ class Ownership:
                 wanted = _next_owner(previous, job_uid, reserve)
                 if self._swap(wanted, found[1] if found else None):
                     return wanted
-            raise StorageError(
-                f"{self._where()} changed hands {_ACQUIRE_TRIES} times while it was being acquired"
-            )
+            raise StorageError(f"{self._where()} changed hands {_ACQUIRE_TRIES} times while it was being acquired")
 
     def update(self, change: Callable[[Current], Current]) -> Current:
         """Swap in `change(current)`. Raises OwnershipLost if another driver has acquired the storage.

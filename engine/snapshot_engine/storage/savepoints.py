@@ -50,11 +50,7 @@ def localise(manifest: Manifest, base: str) -> Manifest:
     """A manifest whose handles are relative to `base`, with handles as a PieceReader wants them."""
 
     def resolve(handle: PieceHandle) -> PieceHandle:
-        return (
-            handle
-            if handle.inline is not None
-            else replace(handle, path=f"{base}/{handle.path}", shared=False)
-        )
+        return handle if handle.inline is not None else replace(handle, path=f"{base}/{handle.path}", shared=False)
 
     return manifest.with_handles(resolve)
 
