@@ -37,9 +37,7 @@ class ConnectedStreams:
             return _process(function, schema, keys_of(self.left), keys_of(self.right), left, right)
 
         ends = [self.left._end, self.right._end]
-        node = add_operator(
-            self.left.env.graph, f"process {type(function).__name__}", ends, build, keyed=True
-        )
+        node = add_operator(self.left.env.graph, f"process {type(function).__name__}", ends, build, keyed=True)
         return self.left._after(node)
 
 
@@ -62,9 +60,7 @@ def _process(
     from snapshot_engine.operators.connect import CoProcessOperator
 
     if not isinstance(function, CoProcessFunction):
-        raise TypeError(
-            f"process on connected streams needs an object of a CoProcessFunction, not {function!r}"
-        )
+        raise TypeError(f"process on connected streams needs an object of a CoProcessFunction, not {function!r}")
     if not left_keys or not right_keys:
         side = "left" if not left_keys else "right"
         raise ValueError(

@@ -126,8 +126,7 @@ class _Parser:
         found = self._peek()
         got = "the end" if found is None else repr(found)
         raise ValueError(
-            f"schema {self._text!r}: expected {expected}, found {got}; "
-            'write it like "city string, amount double"'
+            f'schema {self._text!r}: expected {expected}, found {got}; write it like "city string, amount double"'
         )
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from snapshot_engine.graph.building import Input, Upstream, add_operator
-from snapshot_engine.graph.job_graph import Exchange
+from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange
 from snapshot_engine.graph.logical import LogicalGraph, Step
 from snapshot_engine.operators.stream_type import StreamType
 
@@ -34,6 +34,11 @@ class Environment:
         """`spec.pipeline.args` of the manifest."""
         self.exchange = Exchange(exchange)
         """What the edges between vertices keep, where a stream does not say otherwise."""
+        self.key_groups = DEFAULT_KEY_GROUPS
+        """In how many parts keyed state can be dealt out: the most a keyed operator's parallelism can be.
+
+        Set it before the job's first start, if at all: it can never change for a job that has state.
+        """
         self.graph = LogicalGraph()
 
     def from_source(
@@ -60,9 +65,7 @@ def _read(source: Source) -> Step:
 
     lacking = [member for member in ("bounded", "schema", "splits", "open") if not hasattr(source, member)]
     if lacking or isinstance(source, type):
-        what = (
-            "is a class: make an object of it" if isinstance(source, type) else f"has no {', '.join(lacking)}"
-        )
+        what = "is a class: make an object of it" if isinstance(source, type) else f"has no {', '.join(lacking)}"
         raise TypeError(f"{source!r} is not a Source: it {what}")
     return Step(partial(SourceReaderOperator, source), StreamType(source.schema), stateful=True)
 

@@ -55,9 +55,7 @@ class JoinCondition:
 
         def build(left: StreamType, right: StreamType) -> Step:
             if self._checked_how() != "inner":
-                raise ValueError(
-                    f"an unbounded join is always inner, not {self.join.how!r}: it has no end to wait for"
-                )
+                raise ValueError(f"an unbounded join is always inner, not {self.join.how!r}: it has no end to wait for")
             return _keyed_join(*self._keys(), left, right)
 
         return self._add("join", build)
@@ -117,10 +115,8 @@ def _keyed_join(left_keys: Keys, right_keys: Keys, left: StreamType, right: Stre
 
 def _require_keys(left_keys: Keys, right_keys: Keys, left: StreamType, right: StreamType) -> None:
     if not left_keys:
-        raise ValueError(
-            'a join needs the columns that must be equal: on("id"), or on(seller="id") for left = right'
-        )
+        raise ValueError('a join needs the columns that must be equal: on("id"), or on(seller="id") for left = right')
     for side, type, keys in (("left", left, left_keys), ("right", right, right_keys)):
         require_columnar(type, f"a join's {side} side")
-        require_columns(type.schema, keys, f"the {side} side of on(...)")
+        require_columns(type.schema, keys, f"the {side} stream")
     require_same_keys(left_keys, right_keys, left, right)

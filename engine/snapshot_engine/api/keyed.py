@@ -100,12 +100,10 @@ def _why_not_keys(keys: Sequence[Any], type: StreamType | None) -> str | None:
             "give a function of the record, or give the operator before it a schema"
         )
     try:
-        require_columns(type.schema, keys, "key_by")
+        require_columns(type.schema, keys)
     except MissingColumn as error:
         return str(error)
     floats = [key for key in keys if pa.types.is_floating(type.schema.field(key).type)]
     if floats:
-        return (
-            f"column {floats[0]!r} is {type.schema.field(floats[0]).type}: floating point numbers are no keys"
-        )
+        return f"column {floats[0]!r} is {type.schema.field(floats[0]).type}: floating point numbers are no keys"
     return None

@@ -24,11 +24,7 @@ def records_output(schema: pa.Schema | None, event_time: EventTime | None) -> St
 def columns_output(schema: pa.Schema, event_time: EventTime | None) -> StreamType:
     """The type of a batch that was worked out column by column: event time lasts as long as its column is
     there."""
-    if (
-        event_time is not None
-        and event_time.column in schema.names
-        and is_time(schema.field(event_time.column).type)
-    ):
+    if event_time is not None and event_time.column in schema.names and is_time(schema.field(event_time.column).type):
         return StreamType(schema, event_time)
     return StreamType(schema)
 

@@ -56,9 +56,7 @@ def returned_schema(fn: Callable[..., Any], *, many: bool = False) -> pa.Schema 
     return None
 
 
-def output_schema(
-    given: SchemaLike | None, fn: Callable[..., Any], *, many: bool = False
-) -> pa.Schema | None:
+def output_schema(given: SchemaLike | None, fn: Callable[..., Any], *, many: bool = False) -> pa.Schema | None:
     """What was said explicitly, else what the function's annotation says, else None: plain records."""
     return to_schema(given) if given is not None else returned_schema(fn, many=many)
 

@@ -19,9 +19,7 @@ def read_side_output(stream: DataStream, tag: str, schema: SchemaLike | None) ->
 
     upstream = stream._end.upstreams[0]
     if len(stream._end.upstreams) > 1 or upstream.traits != NOTHING_SAID or upstream.tag is not None:
-        stream.env.graph.refuse_call(
-            "side_output", "it does not follow an operator: call it right after the one meant"
-        )
+        stream.env.graph.refuse_call("side_output", "it does not follow an operator: call it right after the one meant")
         return DataStream(stream.env, Input(stream._end.upstreams, None))
     try:
         type = _type_of(upstream.node, tag, schema)

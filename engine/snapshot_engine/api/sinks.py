@@ -35,9 +35,7 @@ class StreamEnd:
         return self
 
 
-def write_to(
-    stream: DataStream, sink: Any, name: str | None, uid: str | None, parallelism: int | None
-) -> StreamEnd:
+def write_to(stream: DataStream, sink: Any, name: str | None, uid: str | None, parallelism: int | None) -> StreamEnd:
     node = add_operator(stream.env.graph, "sink", [stream._end], lambda input: _write(sink, input))
     node.sink = sink
     node.name = name or (sink if isinstance(sink, type) else type(sink)).__name__

@@ -41,9 +41,7 @@ def aggregate(aggregates: Mapping[str, Aggregate], keys: tuple[str, ...], input:
     needs = aggregated_columns(aggregates, keys, input, "aggregate")
     pruned = input.with_schema(keep_columns(input.schema, needs))
     output = output_type(keys, aggregates, pruned)
-    factory = partial(
-        KeyedAggregateOperator, keys=keys, aggregates=dict(aggregates), input=pruned, output=output
-    )
+    factory = partial(KeyedAggregateOperator, keys=keys, aggregates=dict(aggregates), input=pruned, output=output)
     return Step(factory, output, stateful=True, needs=needs)
 
 
@@ -53,9 +51,7 @@ def process(function: Any, keys: tuple[str, ...], schema: SchemaLike | None, inp
     if isinstance(function, BatchKeyedProcessFunction):
         return _process_batches(function, keys, schema, input)
     if not isinstance(function, KeyedProcessFunction):
-        raise TypeError(
-            f"process needs a KeyedProcessFunction or BatchKeyedProcessFunction, not {function!r}"
-        )
+        raise TypeError(f"process needs a KeyedProcessFunction or BatchKeyedProcessFunction, not {function!r}")
     from snapshot_engine.operators.keyed_process import KeyedProcessOperator
 
     columns = to_schema(schema) if schema is not None else returned_schema(function.process, many=True)
@@ -87,14 +83,12 @@ def aggregated_columns(
         raise ValueError(f'{method} needs at least one aggregate: {method}(rows=Count(), total=Sum("price"))')
     wrong = [name for name, value in aggregates.items() if not isinstance(value, Aggregate)]
     if wrong:
-        raise TypeError(
-            f'{wrong[0]}={aggregates[wrong[0]]!r} is not an aggregate: Count(), Sum("price"), Min, Max, …'
-        )
+        raise TypeError(f'{wrong[0]}={aggregates[wrong[0]]!r} is not an aggregate: Count(), Sum("price"), Min, Max, …')
     clash = sorted(set(aggregates) & set(keys))
     if clash:
         raise ValueError(f"{method} calls a result {clash[0]!r} like a key column; give it another name")
     used = [value.column for value in aggregates.values() if not isinstance(value, Count)]
-    require_columns(input.schema, used, method)
+    require_columns(input.schema, used)
     for name, value in aggregates.items():
         _require_number(name, value, input.schema)
     time = () if input.event_time is None else (input.event_time.column,)
@@ -113,9 +107,7 @@ def without_hidden_key(type: StreamType) -> StreamType:
     """What an operator puts out again of what it got: the key function's bytes were for the edge only."""
     if HIDDEN_KEY not in type.schema.names:
         return type
-    return type.with_schema(
-        keep_columns(type.schema, [name for name in type.schema.names if name != HIDDEN_KEY])
-    )
+    return type.with_schema(keep_columns(type.schema, [name for name in type.schema.names if name != HIDDEN_KEY]))
 
 
 def overrides(function: object, base: type, method: str) -> bool:

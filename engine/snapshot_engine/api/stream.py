@@ -61,9 +61,7 @@ class DataStream:
     # -- batch by batch
     # ---------------------------------------------------------------------------------------------
 
-    def map_in_arrow(
-        self, fn: Callable[[pa.RecordBatch], Any], *, schema: SchemaLike | None = None
-    ) -> DataStream:
+    def map_in_arrow(self, fn: Callable[[pa.RecordBatch], Any], *, schema: SchemaLike | None = None) -> DataStream:
         """`fn` is given Arrow record batches and returns one, or an iterable of them.
 
         Without `schema` the columns stay as they are. Event time lasts as long as its column is there.
@@ -104,9 +102,7 @@ class DataStream:
         Rows may be late by up to `delay`. A source split that is silent for `idle_timeout` no longer holds
         back the others.
         """
-        return self._then(
-            "with_watermark", lambda input: steps.watermark(event_time, delay, idle_timeout, input)
-        )
+        return self._then("with_watermark", lambda input: steps.watermark(event_time, delay, idle_timeout, input))
 
     # -- keys, and several streams
     # ----------------------------------------------------------------------------------
@@ -236,9 +232,7 @@ class DataStream:
     # -- inside the API
     # ---------------------------------------------------------------------------------------------
 
-    def _then(
-        self, kind: str, build: Callable[..., Step], fn: Callable[..., Any] | None = None
-    ) -> DataStream:
+    def _then(self, kind: str, build: Callable[..., Step], fn: Callable[..., Any] | None = None) -> DataStream:
         node = add_operator(self.env.graph, kind, [self._end], build)
         node.name = _name_for(kind, fn)
         return self._after(node)

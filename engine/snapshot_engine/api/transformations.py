@@ -57,9 +57,7 @@ def map_pandas(fn: Callable[[Any], Any], schema: SchemaLike | None, input: Strea
     return Step(partial(PandasBatchOperator, fn=fn, input=input, output=output), output)
 
 
-def _batch_output(
-    fn: Callable[[Any], Any], method: str, schema: SchemaLike | None, input: StreamType
-) -> StreamType:
+def _batch_output(fn: Callable[[Any], Any], method: str, schema: SchemaLike | None, input: StreamType) -> StreamType:
     require_callable(fn, method)
     require_columnar(input, method)
     return columns_output(input.schema if schema is None else to_schema(schema), input.event_time)
@@ -69,7 +67,7 @@ def select(columns: Sequence[Any], named: Mapping[str, Any], input: StreamType) 
     from snapshot_engine.operators.expressions import SelectOperator, output_schema
 
     require_columnar(input, "select")
-    require_columns(input.schema, [column for column in columns if isinstance(column, str)], "select")
+    require_columns(input.schema, [column for column in columns if isinstance(column, str)])
     exprs = [*expressions(columns, named), *_hidden_columns(input)]
     output = columns_output(output_schema(exprs, input, keep=False), input.event_time)
     return Step(partial(SelectOperator, exprs=exprs, input=input, output=output), output)
@@ -129,9 +127,7 @@ def watermark(
 
     timing = {
         "delay_ms": milliseconds(delay),
-        "idle_timeout_ms": None
-        if idle_timeout is None
-        else positive_milliseconds(idle_timeout, "idle_timeout"),
+        "idle_timeout_ms": None if idle_timeout is None else positive_milliseconds(idle_timeout, "idle_timeout"),
     }
     if isinstance(event_time, str):
         time = EventTime(_time_column(event_time, input))
@@ -152,7 +148,7 @@ def _time_column(column: str, input: StreamType) -> str:
             "give a function of the record that returns epoch milliseconds, "
             "or give the operator before it a schema"
         )
-    require_columns(input.schema, [column], "with_watermark")
+    require_columns(input.schema, [column])
     if not is_time(input.schema.field(column).type):
         raise ValueError(
             f"event time column {column!r} is {input.schema.field(column).type}; "

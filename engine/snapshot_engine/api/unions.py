@@ -46,9 +46,7 @@ def _difference(left: StreamType | None, right: StreamType | None) -> str | None
 
 def _columns(type: StreamType) -> str:
     shown = [f"{name} {type.schema.field(name).type}" for name in visible_columns(type.schema)]
-    return f"({', '.join(shown)})" + (
-        " with event times from a function" if len(shown) < len(type.schema) else ""
-    )
+    return f"({', '.join(shown)})" + (" with event times from a function" if len(shown) < len(type.schema) else "")
 
 
 def _time(event_time: EventTime | None) -> str:

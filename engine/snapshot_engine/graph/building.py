@@ -75,9 +75,7 @@ def where_event_time_went(graph: LogicalGraph, source: Input) -> str | None:
         node = waiting.pop()
         inputs = graph.inputs_of(node)
         if node.output is not None and any(edge.type and edge.type.event_time for edge in inputs):
-            column = next(
-                edge.type.event_time.column for edge in inputs if edge.type and edge.type.event_time
-            )
+            column = next(edge.type.event_time.column for edge in inputs if edge.type and edge.type.event_time)
             return f"{node.name!r} at {node.location} does not keep its column {column!r}"
         waiting.extend(edge.producer for edge in inputs)
     return None
@@ -92,9 +90,7 @@ def explain(error: Exception) -> str:
 def _connect(graph: LogicalGraph, node: LogicalNode, port: int, source: Input) -> None:
     columns = _columns_to_send(node.step, source.type)
     for upstream in source.upstreams:
-        graph.edges.append(
-            LogicalEdge(upstream.node, node, upstream.traits, source.type, port, upstream.tag, columns)
-        )
+        graph.edges.append(LogicalEdge(upstream.node, node, upstream.traits, source.type, port, upstream.tag, columns))
 
 
 def _columns_to_send(step: Step | None, type: StreamType | None) -> tuple[str, ...] | None:

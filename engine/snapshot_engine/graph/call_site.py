@@ -29,6 +29,13 @@ def user_frames(error: BaseException) -> traceback.StackSummary:
     return traceback.StackSummary.from_list([frame for frame in frames if not _is_machinery(frame.filename)])
 
 
+def told_to_the_user(error: BaseException) -> str:
+    """What happened, and where in the user's own code: the engine's frames would only be in the way."""
+    what = "".join(traceback.format_exception_only(error)).strip()
+    frames = "".join(user_frames(error).format()).rstrip()
+    return f"{what}\n{frames}" if frames else what
+
+
 def shown_path(file: str) -> str:
     """Relative to the current directory where it lies below it, as compilers print it."""
     try:

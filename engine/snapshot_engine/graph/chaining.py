@@ -18,13 +18,9 @@ class ResolvedEdge:
     exchange: Exchange
 
 
-def resolve_edges(
-    graph: LogicalGraph, parallelism: dict[LogicalNode, int], default: Exchange
-) -> list[ResolvedEdge]:
+def resolve_edges(graph: LogicalGraph, parallelism: dict[LogicalNode, int], default: Exchange) -> list[ResolvedEdge]:
     return [
-        ResolvedEdge(
-            edge, _partitioning(edge, parallelism), edge.traits.exchange or _default_exchange(edge, default)
-        )
+        ResolvedEdge(edge, _partitioning(edge, parallelism), edge.traits.exchange or _default_exchange(edge, default))
         for edge in graph.edges
     ]
 

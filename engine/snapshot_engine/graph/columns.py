@@ -21,17 +21,17 @@ def visible_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name not in HIDDEN]
 
 
-def require_columns(schema: pa.Schema, names: Iterable[str], used_by: str) -> None:
+def require_columns(schema: pa.Schema, names: Iterable[str], owner: str = "the stream") -> None:
     """Raise MissingColumn for all `names` that `schema` lacks."""
     missing = [name for name in dict.fromkeys(names) if name not in schema.names]
     if missing:
-        raise MissingColumn(missing_columns(schema, missing, used_by))
+        raise MissingColumn(_missing_columns(schema, missing, owner))
 
 
-def missing_columns(schema: pa.Schema, missing: list[str], used_by: str) -> str:
+def _missing_columns(schema: pa.Schema, missing: list[str], owner: str) -> str:
     there = visible_columns(schema)
     wanted = " and ".join(repr(name) for name in missing)
-    text = f"{used_by} uses column{'s' if len(missing) > 1 else ''} {wanted}, which the stream does not have"
+    text = f"{owner} has no column{'s' if len(missing) > 1 else ''} {wanted}"
     suggestions = [match for name in missing for match in get_close_matches(name, there, n=1)]
     if suggestions:
         text += "; did you mean " + " and ".join(repr(name) for name in dict.fromkeys(suggestions)) + "?"

@@ -41,9 +41,7 @@ class InputChannels(dict[SubtaskId, list[ChannelId]]):
 
     def __missing__(self, subtask: SubtaskId) -> list[ChannelId]:
         edges = self._graph.inputs_of(subtask.vertex)
-        self[subtask] = [
-            channel for edge in edges for channel in channels_to(edge, self._graph, subtask.index)
-        ]
+        self[subtask] = [channel for edge in edges for channel in channels_to(edge, self._graph, subtask.index)]
         return self[subtask]
 
     def __reduce__(self) -> tuple[type[InputChannels], tuple[JobGraph]]:
@@ -59,9 +57,7 @@ class OutputChannels(dict[SubtaskId, list[ChannelId]]):
 
     def __missing__(self, subtask: SubtaskId) -> list[ChannelId]:
         edges = self._graph.outputs_of(subtask.vertex)
-        self[subtask] = [
-            channel for edge in edges for channel in channels_from(edge, self._graph, subtask.index)
-        ]
+        self[subtask] = [channel for edge in edges for channel in channels_from(edge, self._graph, subtask.index)]
         return self[subtask]
 
     def __reduce__(self) -> tuple[type[OutputChannels], tuple[JobGraph]]:
@@ -75,9 +71,7 @@ class ExecutionGraph:
         self.graph = graph
         self.edges = {edge.id: edge for edge in graph.edges}
         self.subtasks = [
-            SubtaskId(vertex.uid, index)
-            for vertex in graph.vertices.values()
-            for index in range(vertex.parallelism)
+            SubtaskId(vertex.uid, index) for vertex in graph.vertices.values() for index in range(vertex.parallelism)
         ]
         self.inputs = InputChannels(graph)
         self.outputs = OutputChannels(graph)

@@ -16,6 +16,9 @@ from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import EventTime, StreamType
 from snapshot_engine.protocol.exchanges import Exchange as Exchange
 
+DEFAULT_KEY_GROUPS = 128
+"""In how many parts keyed state is dealt out; never changes for a job."""
+
 
 class Partitioning(Enum):
     """Which consumer subtask gets a row."""
@@ -102,7 +105,7 @@ class JobGraph:
     name: str
     vertices: Mapping[str, JobVertex]
     edges: tuple[JobEdge, ...]
-    key_groups: int = 128
+    key_groups: int = DEFAULT_KEY_GROUPS
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What planning found doubtful, each with the operator and its line."""

@@ -15,9 +15,7 @@ from snapshot_engine.graph.logical import Finding, LogicalGraph, LogicalNode
 def check_ends(graph: LogicalGraph) -> None:
     """Every stream leads to a sink, every sink has an input."""
     if not graph.nodes:
-        graph.problems.append(
-            Finding(None, "the pipeline function added nothing: begin with env.from_source(...)")
-        )
+        graph.problems.append(Finding(None, "the pipeline function added nothing: begin with env.from_source(...)"))
     reads = {edge.consumer for edge in graph.edges}
     is_read = {edge.producer for edge in graph.edges}
     for node in graph.nodes:
@@ -34,9 +32,7 @@ def check_late_outputs(graph: LogicalGraph) -> None:
     for node in graph.nodes:
         for tag in node.step.side_outputs if node.step else ():
             if (node, tag) not in read:
-                graph.warn(
-                    node, f"late_output({tag!r}) is never read: call side_output({tag!r}) on the result"
-                )
+                graph.warn(node, f"late_output({tag!r}) is never read: call side_output({tag!r}) on the result")
 
 
 def check_uids_of_state(graph: LogicalGraph, uids: Mapping[LogicalNode, str]) -> None:
@@ -73,9 +69,7 @@ def check_parallelism(graph: LogicalGraph, parallelism: Mapping[LogicalNode, int
             )
 
 
-def check_edges(
-    graph: LogicalGraph, edges: list[ResolvedEdge], parallelism: Mapping[LogicalNode, int]
-) -> None:
+def check_edges(graph: LogicalGraph, edges: list[ResolvedEdge], parallelism: Mapping[LogicalNode, int]) -> None:
     for edge in edges:
         _check_forward(graph, edge, parallelism)
         _check_keyed(graph, edge)

@@ -11,15 +11,13 @@ import pyarrow as pa
 from snapshot_engine.graph import pipeline_checks, region_checks
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
 from snapshot_engine.graph.execution import ExecutionGraph
-from snapshot_engine.graph.job_graph import Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
+from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
 from snapshot_engine.graph.logical import LogicalGraph, LogicalNode
 from snapshot_engine.graph.problems import PlanError, Problem
 from snapshot_engine.graph.uids import assign_uids
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.failover import Strategy
-
-DEFAULT_KEY_GROUPS = 128
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,7 @@ def _has_a_shape(
 ) -> bool:
     """Whether regions can be worked out, in spite of other problems: then theirs are reported too."""
     forward_fits = all(
-        edge.partitioning.value != "forward"
-        or parallelism[edge.logical.producer] == parallelism[edge.logical.consumer]
+        edge.partitioning.value != "forward" or parallelism[edge.logical.producer] == parallelism[edge.logical.consumer]
         for edge in edges
     )
     return bool(logical.nodes) and forward_fits and len(set(uids.values())) == len(uids)
@@ -156,9 +153,7 @@ def _job_edge(number: int, edge: ResolvedEdge, vertex_of: Mapping[LogicalNode, s
     )
 
 
-def _check_regions(
-    graph: JobGraph, strategy: Strategy, problems: list[Problem], warnings: list[Problem]
-) -> JobGraph:
+def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem], warnings: list[Problem]) -> JobGraph:
     execution = ExecutionGraph(graph)
     problems.extend(region_checks.check_strategy(execution, strategy))
     for problem, is_error in region_checks.check_cuts(execution):
@@ -176,9 +171,7 @@ def _spread_determinism(execution: ExecutionGraph) -> JobGraph:
         if vertex.declared_deterministic
         for mate in region_checks.region_mates(execution, vertex.uid)
     }
-    vertices = {
-        uid: replace(vertex, declared_deterministic=uid in declared) for uid, vertex in graph.vertices.items()
-    }
+    vertices = {uid: replace(vertex, declared_deterministic=uid in declared) for uid, vertex in graph.vertices.items()}
     return replace(graph, vertices=vertices)
 
 

@@ -22,9 +22,7 @@ def check_strategy(execution: ExecutionGraph, strategy: Strategy) -> Iterator[Pr
     """Individual restarts one slot: only where every slot is its own region."""
     if strategy is not Strategy.INDIVIDUAL:
         return
-    joined = {
-        vertex for region in execution.regions if len(region.slots()) > 1 for vertex in region.vertices()
-    }
+    joined = {vertex for region in execution.regions if len(region.slots()) > 1 for vertex in region.vertices()}
     graph = execution.graph
     for edge in graph.edges:
         spreads = edge.partitioning is not Partitioning.FORWARD and _subtasks_joined(graph, edge) > 1
@@ -54,9 +52,7 @@ def check_cuts(execution: ExecutionGraph) -> Iterator[tuple[Problem, bool]]:
         )
         if cuts(edge) and ends[0] is ends[1]:
             blocking = edge.exchange is Exchange.BLOCKING
-            consequence = (
-                "so its consumer would have to start before it ends" if blocking else "so it cuts nothing"
-            )
+            consequence = "so its consumer would have to start before it ends" if blocking else "so it cuts nothing"
             yield (
                 _problem(
                     graph.vertices[edge.consumer],
