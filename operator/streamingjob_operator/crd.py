@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from snapshot_engine.wire.quantities import format_bytes, format_duration
 from snapshot_engine.wire.spec import GROUP, KIND, PLURAL, VERSION, StreamingJobSpec
 from streamingjob_operator.crd_rules import FORMAT_RULES, MAX_SPARK_CONF_ENTRIES, PATH_RULES, Rule
 from streamingjob_operator.resource import StreamingJobStatus
@@ -189,8 +190,16 @@ def _describe(node: Schema) -> str:
     default = node.get("default")
     if default is None or isinstance(default, dict | list) or default == "":
         return text
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    return f"{text} Default: {shown}.".strip()
+    return f"{text} Default: {_show_default(node, default)}.".strip()
+
+
+def _show_default(node: Schema, default: Any) -> str:
+    """As a user would write it."""
+    if node.get("format") in ("duration", "positive-duration"):
+        return format_duration(default)
+    if node.get("format") == "byte-size":
+        return format_bytes(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _with_rules(schema: Schema, rules: list[Rule]) -> Schema:

@@ -12,6 +12,7 @@ GENERATION_LABEL = f"{GROUP}/generation"
 COMPONENT_LABEL = f"{GROUP}/component"
 SPEC_HASH_LABEL = f"{GROUP}/spec-hash"
 EXECUTOR_ID_LABEL = "spark-exec-id"
+RENDER_VERSION_ANNOTATION = f"{GROUP}/render-version"
 FINALIZER = f"{GROUP}/cleanup"
 
 DRIVER = "driver"

@@ -27,7 +27,9 @@ NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 ENTRYPOINT_PATTERN = r"^[A-Za-z0-9_./-]+:[A-Za-z_][A-Za-z0-9_]*$"
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
-MIB = 2**20
+# Where a PersistentVolumeClaim with checkpoints is mounted in driver and executors.
+CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
+
 GIB = 2**30
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
@@ -151,6 +153,11 @@ class StorageSpec(StrictModel):
         if (self.uri is None) == (self.pvc is None):
             raise ValueError("give exactly one of uri and pvc")
         return self
+
+    @property
+    def root(self) -> str:
+        """The uri to use, for a volume as well."""
+        return self.uri or f"file://{CHECKPOINT_MOUNT}"
 
 
 class CheckpointSpec(StrictModel):

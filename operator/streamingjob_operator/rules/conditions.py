@@ -42,6 +42,10 @@ def conclude(draft: Draft) -> None:
     _set(draft, ConditionType.COMPLETED, finished, Reason.FINISHED if finished else Reason.NOT_FINISHED, "")
 
 
+def _position(kind: str) -> int:
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+
+
 def _phase(draft: Draft) -> JobPhase:
     status = draft.status
     if status.phase in _LASTING:
@@ -119,4 +123,4 @@ def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, 
         observed_generation=draft.observation.job.generation,
     )
     others = [other for other in draft.status.conditions if other.type != kind]
-    draft.status.conditions = sorted([*others, condition], key=lambda each: _ORDER.index(each.type))
+    draft.status.conditions = sorted([*others, condition], key=lambda each: _position(each.type))

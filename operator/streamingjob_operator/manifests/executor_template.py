@@ -1,0 +1,65 @@
+"""The pod template that Spark's Kubernetes backend makes executor pods from."""
+
+from typing import Any
+
+from snapshot_engine.wire.control import SECRETS_DIRECTORY, SPARK_SECRET_FILE
+from snapshot_engine.wire.spec import StreamingJobSpec
+from streamingjob_operator import naming
+from streamingjob_operator.manifests.ownership import Owner
+from streamingjob_operator.manifests.pod_security import (
+    container_security_context,
+    pod_security_context,
+    scratch_environment,
+    scratch_mounts,
+    scratch_volumes,
+)
+from streamingjob_operator.manifests.pod_template import merge_pod_template
+from streamingjob_operator.manifests.storage import storage_environment_sources, storage_mounts, storage_volumes
+
+CONTAINER_NAME = "executor"
+
+
+def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
+    """Without name, owner, generation, arguments and resources: Spark adds those, from the driver's settings."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": naming.job_labels(owner.name, owner.uid, naming.EXECUTOR)},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 5,
+            "securityContext": pod_security_context(),
+            "containers": [_container(spec)],
+            "volumes": [_secret_volume(owner), *scratch_volumes(), *storage_volumes(spec)],
+        },
+    }
+    return merge_pod_template(pod, spec.executor.pod_template)
+
+
+def _container(spec: StreamingJobSpec) -> dict[str, Any]:
+    return {
+        "name": CONTAINER_NAME,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy.value,
+        "securityContext": container_security_context(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": scratch_environment(),
+        "envFrom": storage_environment_sources(spec),
+        "volumeMounts": [
+            {"name": "secrets", "mountPath": SECRETS_DIRECTORY, "readOnly": True},
+            *scratch_mounts(),
+            *storage_mounts(spec),
+        ],
+    }
+
+
+def _secret_volume(owner: Owner) -> dict[str, Any]:
+    """The Spark secret only: an executor has no business with the control API."""
+    secret = {
+        "secretName": naming.secret_name(owner.name),
+        "defaultMode": 0o440,
+        "items": [{"key": SPARK_SECRET_FILE, "path": SPARK_SECRET_FILE}],
+    }
+    return {"name": "secrets", "secret": secret}

@@ -1,0 +1,64 @@
+"""The immutable ConfigMap that keeps one version of a job's spec, with everything resolved that a pod depends on.
+
+Driver pods are always rendered from it, never from the live spec: so a driver that is replaced comes back as it was,
+and the last good version is still there for a rollback.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from snapshot_engine.wire.spec import ObjectMeta, StreamingJob, StreamingJobSpec
+from streamingjob_operator import naming
+from streamingjob_operator.manifests.executor_template import build_executor_template
+from streamingjob_operator.manifests.ownership import Owner
+
+RENDER_VERSION = 1
+MANIFEST_KEY = "job.yaml"
+EXECUTOR_KEY = "executor.yaml"
+
+
+@dataclass(frozen=True)
+class StoredSpec:
+    spec: StreamingJobSpec
+    spec_hash: str
+    image: str
+    render_version: int = RENDER_VERSION
+
+
+def resolve_spec(spec: StreamingJobSpec, spec_hash: str, default_image: str) -> StoredSpec:
+    image = spec.image or default_image
+    return StoredSpec(spec.model_copy(update={"image": image}), spec_hash, image)
+
+
+def build_stored_spec(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
+    metadata = owner.metadata(naming.stored_spec_name(owner.name, stored.spec_hash))
+    metadata["labels"][naming.SPEC_HASH_LABEL] = stored.spec_hash
+    metadata["annotations"] = {naming.RENDER_VERSION_ANNOTATION: str(stored.render_version)}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "immutable": True,
+        "data": {
+            MANIFEST_KEY: _dump(_manifest(owner, stored.spec)),
+            EXECUTOR_KEY: _dump(build_executor_template(owner, stored.spec)),
+        },
+    }
+
+
+def read_stored_spec(config_map: dict[str, Any]) -> StoredSpec:
+    job = StreamingJob.model_validate(yaml.safe_load(config_map["data"][MANIFEST_KEY]))
+    metadata = config_map["metadata"]
+    version = int(metadata.get("annotations", {}).get(naming.RENDER_VERSION_ANNOTATION, RENDER_VERSION))
+    return StoredSpec(job.spec, metadata["labels"][naming.SPEC_HASH_LABEL], job.spec.image or "", version)
+
+
+def _manifest(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
+    metadata = ObjectMeta(name=owner.name, namespace=owner.namespace, uid=owner.uid)
+    return StreamingJob(metadata=metadata, spec=spec).to_wire()
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
