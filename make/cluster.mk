@@ -3,7 +3,7 @@
 LOCALCLUSTER := PYTHONPATH=hack/cluster python3 -m localcluster
 NODES ?= 1
 
-.PHONY: cluster cluster-down cluster-status
+.PHONY: cluster cluster-down cluster-status image api-server test-cluster
 cluster:  ## a real Kubernetes on this machine (NODES=2 for a second node)
 	@$(LOCALCLUSTER) up --nodes $(NODES)
 
@@ -12,3 +12,12 @@ cluster-down:  ## take it down; only its cache stays
 
 cluster-status:  ## its nodes and pods
 	@$(LOCALCLUSTER) status
+
+image:  ## the project's image, built without a registry and loaded into the running cluster
+	@$(LOCALCLUSTER) image
+
+api-server:  ## etcd and the API server alone, without root and in seconds, until interrupted
+	@$(LOCALCLUSTER) api-server
+
+test-cluster: $(STAMP)  ## every test that needs a cluster: yours by KUBECONFIG, kind or minikube, else `make cluster`
+	$(PY) -m pytest -q -m cluster

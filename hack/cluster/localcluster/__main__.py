@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 
+from localcluster.api_server import api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
-from localcluster.settings import Settings
+from localcluster.settings import PROJECT_IMAGE, Settings
 
 STARTED = time.monotonic()
 
@@ -23,9 +26,7 @@ def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     paths = cluster.settings.paths
     say("the cluster is ready")
     print(cluster.kubectl("get", "nodes", "-o", "wide"), end="")
-    print(
-        f"\n  export KUBECONFIG={paths.kubeconfig}\n  export PATH={paths.programs}:$PATH   # for its kubectl"
-    )
+    print(f"\n  export KUBECONFIG={paths.kubeconfig}\n  export PATH={paths.programs}:$PATH   # for its kubectl")
 
 
 def down(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
@@ -38,6 +39,26 @@ def status(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
         raise ClusterError("the cluster is not up", "make cluster")
     print(cluster.kubectl("get", "nodes", "-o", "wide"))
     print(cluster.kubectl("get", "pods", "-A", "-o", "wide"), end="")
+
+
+def image(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
+    cluster.build_image()
+    say(f"the image {PROJECT_IMAGE.rpartition('/')[2]} is built and in every running node")
+
+
+def api_server(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    """Runs until it is interrupted: what was started in front of one's eyes is not forgotten."""
+    settings = cluster.settings
+    server = api_server_in(settings.paths.cache / f"api-server-{os.getpid()}", settings, say)
+    try:
+        server.start()
+        say("the API server is ready; interrupt to end it")
+        print(f"\n  export KUBECONFIG={server.kubeconfig}", flush=True)
+        if not arguments.once:
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+    finally:
+        server.stop()
+    say("the API server is gone")
 
 
 def node(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
@@ -61,6 +82,10 @@ def parser() -> argparse.ArgumentParser:
     add_up.set_defaults(action_of_command=up)
     commands.add_parser("down", help="nothing left of it but the cache").set_defaults(action_of_command=down)
     commands.add_parser("status", help="its nodes and pods").set_defaults(action_of_command=status)
+    commands.add_parser("image", help="build the project's image and load it").set_defaults(action_of_command=image)
+    add_server = commands.add_parser("api-server", help="etcd and the API server alone, until interrupted")
+    add_server.add_argument("--once", action="store_true", help="end it as soon as it is ready")
+    add_server.set_defaults(action_of_command=api_server)
     add_node = commands.add_parser("node", help="start, remove, kill a node; cut or mend its link")
     add_node.add_argument("action", choices=["start", "remove", "kill", "cut", "mend"])
     add_node.add_argument("number", type=int)

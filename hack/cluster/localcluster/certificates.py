@@ -42,9 +42,7 @@ class Authority:
 
     def server(self, name: str, hosts: Sequence[str], addresses: Sequence[str]) -> KeyPair:
         names = [f"DNS:{host}" for host in hosts] + [f"IP:{address}" for address in addresses]
-        return self.issue(
-            name, f"/CN={hosts[0]}", ["extendedKeyUsage=serverAuth", f"subjectAltName={','.join(names)}"]
-        )
+        return self.issue(name, f"/CN={hosts[0]}", ["extendedKeyUsage=serverAuth", f"subjectAltName={','.join(names)}"])
 
     def signing_key(self, name: str) -> KeyPair:
         """A bare key pair: service account tokens are signed with it."""

@@ -16,6 +16,7 @@ from localcluster.commands import run
 from localcluster.control_plane import ControlPlane, remove_folder
 from localcluster.errors import ClusterError
 from localcluster.host_network import HostNetwork
+from localcluster.image_building import ImageBuilder
 from localcluster.node import MOST_NODES, Node
 from localcluster.settings import Settings
 from localcluster.waiting import wait_for
@@ -161,10 +162,17 @@ class LocalCluster:
         folders = self.settings.paths.nodes.glob("node-*")
         return [self.node(int(folder.name.removeprefix("node-"))) for folder in sorted(folders)]
 
-    def load_image(self) -> None:
-        for node in self.running_nodes():
-            self.say(f"loading the image into {node.name}")
-            image_loading.load_all(node)
+    def build_image(self) -> None:
+        """The project's image, into every node that runs; the others load it when they start."""
+        preflight.require_linux()
+        preflight.require_root()
+        paths = self.settings.paths
+        preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD)
+        with self.lock():
+            ImageBuilder(paths, self.say).build()
+            for node in self.running_nodes():
+                self.say(f"loading the image into {node.name}")
+                image_loading.load_all(node)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         kubeconfig = f"--kubeconfig={self.settings.paths.kubeconfig}"

@@ -36,10 +36,7 @@ def run(
 
 
 def succeeds(command: Sequence[Argument], *, env: Mapping[str, str] | None = None) -> bool:
-    return (
-        subprocess.run([str(part) for part in command], env=env, capture_output=True, check=False).returncode
-        == 0
-    )
+    return subprocess.run([str(part) for part in command], env=env, capture_output=True, check=False).returncode == 0
 
 
 def run_logged(

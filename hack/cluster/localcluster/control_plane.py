@@ -59,9 +59,7 @@ class ControlPlane:
         self.processes.start(name, [self.programs / name, *arguments])
 
     def wait_until_ready(self) -> None:
-        wait_for(
-            "the API server to be ready", self.ready_or_fail, seconds=60, every=0.05, explain=self.explain
-        )
+        wait_for("the API server to be ready", self.ready_or_fail, seconds=60, every=0.05, explain=self.explain)
 
     def ready_or_fail(self) -> bool:
         for name in (ETCD, API_SERVER):
@@ -71,9 +69,7 @@ class ControlPlane:
 
     def is_ready(self) -> bool:
         context = ssl.create_default_context(cafile=str(self.authority.pair.certificate))
-        connection = http.client.HTTPSConnection(
-            self.address, self.ports.api_server, timeout=2, context=context
-        )
+        connection = http.client.HTTPSConnection(self.address, self.ports.api_server, timeout=2, context=context)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200

@@ -32,7 +32,11 @@ NODE_PACKAGES = PackageSet(
     ("containerd", "runc", "containernetworking-plugins", "iptables", "iproute2", "util-linux", "openssl"),
     ("containerd", "ctr", "runc", "iptables", "ip", "nsenter", "unshare", "openssl"),
 )
-IMAGE_PACKAGES = PackageSet("image", ("buildah", "runc", "debootstrap"), ("buildah", "runc", "debootstrap"))
+IMAGE_PACKAGES = PackageSet(
+    "image",
+    ("buildah", "containers-storage", "runc", "debootstrap", "debian-archive-keyring"),
+    ("buildah", "containers-storage", "runc", "debootstrap"),
+)
 
 
 def provide(paths: Paths, wanted: PackageSet) -> None:

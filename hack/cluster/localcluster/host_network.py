@@ -28,9 +28,7 @@ class HostNetwork:
         self.ip("address", "add", f"{self.network.host_address}/24", "dev", BRIDGE)
         self.ip("link", "set", BRIDGE, "up")
         # A bridge has no carrier, and its address no use, until something is plugged in.
-        self.ip(
-            "route", "replace", self.network.service_range, "via", self.network.node_address(1), "dev", BRIDGE
-        )
+        self.ip("route", "replace", self.network.service_range, "via", self.network.node_address(1), "dev", BRIDGE)
 
     def delete_bridge(self) -> None:
         if bridge_exists():
@@ -67,16 +65,10 @@ class HostNetwork:
     def overlapping_routes(self) -> list[str]:
         """Routes of this machine, not our own, that the cluster's addresses would hide."""
         ours = ipaddress.ip_network(self.network.whole)
-        return [
-            route["dst"]
-            for route in self.routes()
-            if route.get("dev") != BRIDGE and overlaps(route["dst"], ours)
-        ]
+        return [route["dst"] for route in self.routes() if route.get("dev") != BRIDGE and overlaps(route["dst"], ours)]
 
     def routes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(
-            self.ip("-json", "-4", "route", "show", "table", "main") or "[]"
-        )
+        found: list[dict[str, Any]] = json.loads(self.ip("-json", "-4", "route", "show", "table", "main") or "[]")
         return found
 
     def ip(self, *arguments: str) -> str:

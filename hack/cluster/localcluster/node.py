@@ -90,9 +90,7 @@ class Node:
         paths.logs.mkdir(parents=True, exist_ok=True)
         resolv_conf = self.folder / "resolv.conf"
         resolv_conf.write_text("")
-        cni = write_json(
-            self.folder / "cni" / "pods.conflist", cni_configuration(network.node_pod_range(self.number))
-        )
+        cni = write_json(self.folder / "cni" / "pods.conflist", cni_configuration(network.node_pod_range(self.number)))
         containerd = self.folder / "containerd.toml"
         containerd.write_text(containerd_toml(debian_packages.cni_plugins(paths), cni.parent))
         authority = plane.authority.pair.certificate
@@ -101,18 +99,14 @@ class Node:
         )
         proxy = write_json(
             self.folder / "kube-proxy.json",
-            kube_proxy_configuration(
-                self.name, network, plane.kubeconfig_for("kube-proxy", "system:kube-proxy")
-            ),
+            kube_proxy_configuration(self.name, network, plane.kubeconfig_for("kube-proxy", "system:kube-proxy")),
         )
         kubeconfig = plane.kubeconfig_for(self.name, f"system:node:{self.name}", "system:nodes")
         target = self.folder / "specification.json"
         self.specification(containerd, kubelet, proxy, kubeconfig).write(target)
         return target
 
-    def specification(
-        self, containerd: Path, kubelet: Path, proxy: Path, kubeconfig: Path
-    ) -> NodeSpecification:
+    def specification(self, containerd: Path, kubelet: Path, proxy: Path, kubeconfig: Path) -> NodeSpecification:
         network, programs = self.settings.network, self.settings.paths.programs
         others = [number for number in range(1, MOST_NODES + 1) if number != self.number]
         return NodeSpecification(

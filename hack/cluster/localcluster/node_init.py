@@ -110,9 +110,7 @@ class NodeInit:
     def start(self, name: str, command: Sequence[str]) -> None:
         log = Path(self.spec.folder).parent / "logs" / f"{self.spec.name}-{name}.log"
         with log.open("ab") as output:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         self.programs[child.pid] = (name, child)
         print(f"{name} started as process {child.pid} of the node", flush=True)
 
@@ -159,9 +157,7 @@ class NodeInit:
 def remove_containers() -> None:
     ctr = ["ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "--timeout", "5s"]
     for noun, removal in (("tasks", ["tasks", "rm", "--force"]), ("containers", ["containers", "rm"])):
-        listed = subprocess.run(
-            [*ctr, noun, "ls", "-q"], capture_output=True, text=True, check=False
-        ).stdout.split()
+        listed = subprocess.run([*ctr, noun, "ls", "-q"], capture_output=True, text=True, check=False).stdout.split()
         if listed:
             succeeds([*ctr, *removal, *listed])
 

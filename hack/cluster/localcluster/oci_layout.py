@@ -28,8 +28,8 @@ class OciLayout:
 
     @property
     def manifest_descriptor(self) -> dict[str, Any]:
-        """One layout holds one image; its writer names it last."""
-        descriptor: dict[str, Any] = json.loads((self.folder / "index.json").read_text())["manifests"][-1]
+        """One layout holds one image."""
+        descriptor: dict[str, Any] = json.loads((self.folder / "index.json").read_text())["manifests"][0]
         return descriptor
 
     @property
@@ -51,6 +51,12 @@ class OciLayout:
         blob.parent.mkdir(parents=True, exist_ok=True)
         blob.write_bytes(content)
         return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+    def name_manifest(self, descriptor: dict[str, Any]) -> None:
+        """Makes it the image of this layout."""
+        index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor]}
+        (self.folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
+        (self.folder / "index.json").write_text(json.dumps(index))
 
     def remove_unused_blobs(self) -> None:
         used = set(self.digests())
@@ -95,9 +101,7 @@ def write_program_image(folder: Path, program: Path) -> OciLayout:
         "layers": [layer],
     }
     descriptor = layout.add(json.dumps(manifest).encode(), MANIFEST_TYPE)
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor]}
-    (folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
-    (folder / "index.json").write_text(json.dumps(index))
+    layout.name_manifest(descriptor)
     return layout
 
 

@@ -106,8 +106,4 @@ class ProcessFolder:
 
     def last_lines(self, name: str, count: int = 12) -> str:
         log = self.log(name)
-        return (
-            "\n".join(log.read_text(errors="replace").splitlines()[-count:])
-            if log.exists()
-            else "(no output)"
-        )
+        return "\n".join(log.read_text(errors="replace").splitlines()[-count:]) if log.exists() else "(no output)"

@@ -29,11 +29,7 @@ def provide(paths: Paths, say: Callable[[str], None]) -> None:
     """Builds what is missing or was built from other sources."""
     stamp = paths.programs / "built-from"
     wanted = sources_digest()
-    if (
-        stamp.exists()
-        and stamp.read_text() == wanted
-        and all((paths.programs / name).exists() for name in BUILT)
-    ):
+    if stamp.exists() and stamp.read_text() == wanted and all((paths.programs / name).exists() for name in BUILT):
         return
     go = require_go()
     say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 6 minutes, once")
@@ -63,9 +59,7 @@ def require_go() -> str:
         )
     found = tuple(int(part) for part in re.findall(r"\d+", go_version(go))[:2])
     if found < (1, 21):
-        raise ClusterError(
-            f"{go_version(go)} is too old", f"Install Go {wanted} or newer (https://go.dev/dl)."
-        )
+        raise ClusterError(f"{go_version(go)} is too old", f"Install Go {wanted} or newer (https://go.dev/dl).")
     return go
 
 

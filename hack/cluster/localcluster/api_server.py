@@ -1,0 +1,87 @@
+"""etcd and the API server alone, for tests that need no pods: no root, no node, seconds to start.
+
+Each has a folder and ports of its own, so that any number of test runs may have one at the same time. Nobody runs
+pods, deletes a namespace's contents or collects what an owner left: those are the controller manager's work.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster import debian_packages, preflight, programs
+from localcluster.certificates import Authority
+from localcluster.control_plane import ControlPlane, api_server_certificate, remove_folder
+from localcluster.errors import ClusterError
+from localcluster.settings import Ports, Settings
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    plane: ControlPlane
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.plane.folder / "kubeconfig"
+
+    def start(self) -> None:
+        self.plane.start_api_server(pods=False)
+        self.plane.admin_kubeconfig(self.kubeconfig)
+
+    def stop(self) -> None:
+        self.plane.stop()
+        remove_folder(self.plane.folder)
+
+
+def api_server_in(folder: Path, settings: Settings, say: Callable[[str], None]) -> ApiServer:
+    """Ready to be started; programs and certificates are made if this is the first time."""
+    preflight.require_linux()
+    paths = settings.paths
+    require_writable(paths.cache)
+    preflight.require_space(paths.cache, preflight.SPACE_TO_RUN)
+    authority = Authority(paths.certificates, debian_packages.environment(paths))
+    with one_at_a_time(paths.cache / "lock"):
+        programs.provide(paths, say)
+        issue_certificates(authority, settings)
+    return ApiServer(ControlPlane(folder, paths.programs, authority, settings.network, free_ports(), LOOPBACK))
+
+
+def issue_certificates(authority: Authority, settings: Settings) -> None:
+    """All that the API server will ask for, while nobody else is asking."""
+    api_server_certificate(authority, settings.network)
+    authority.client("api-server-to-kubelets", "api-server", "system:masters")
+    authority.client("admin", "admin", "system:masters")
+    authority.signing_key("service-accounts")
+
+
+def require_writable(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        (cache / "lock").touch()
+    except PermissionError:
+        raise ClusterError(
+            f"this user may not write into {cache}, where the programs are built",
+            "Set STREAMINGJOB_CLUSTER_CACHE to a folder that is yours.",
+        ) from None
+
+
+@contextmanager
+def one_at_a_time(file: Path) -> Iterator[None]:
+    with file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def free_ports() -> Ports:
+    """Five that nobody has now; held together while they are chosen, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(5)]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return Ports(*(one.getsockname()[1] for one in sockets))
