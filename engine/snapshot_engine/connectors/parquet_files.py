@@ -1,0 +1,95 @@
+"""Parquet files as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from snapshot_engine.connectors.files import FileSource, open_input
+from snapshot_engine.connectors.protocols import EndOfSplit, Position
+
+_DECODED_ROWS = 65_536
+"""A step that takes a few milliseconds, so that a barrier is not kept waiting."""
+
+
+class ParquetSource(FileSource):
+    """The schema is that of the first file, unless given. Given, it may be a choice of the files' columns."""
+
+    pattern = "*.parquet"
+
+    def find_schema(self, file: str) -> pa.Schema:
+        with open_input(file) as opened:
+            return pq.read_schema(opened).remove_metadata()
+
+    def open_file(self, file: str, position: Position) -> ParquetReader:
+        return ParquetReader(file, self.schema, position)
+
+
+class ParquetReader:
+    """The position is (row group, row in it), so that going on needs no reading of earlier row groups."""
+
+    def __init__(self, file: str, schema: pa.Schema, position: Position) -> None:
+        self._file = file
+        self._schema = schema
+        self._parquet = pq.ParquetFile(open_input(file))
+        self._refuse_other_columns(self._parquet.schema_arrow)
+        self._groups = self._parquet.metadata.num_row_groups
+        start: tuple[int, int] = position or (0, 0)
+        self._group, self._row = start
+        self._rows_left = self._count_rows_left()
+        self._batches = self._decode(self._group, self._row)
+        self._rest: pa.RecordBatch | None = None
+
+    def read(self, max_rows: int) -> pa.RecordBatch | None:
+        batch = self._rest or next(self._batches, None)
+        if batch is None:
+            if self._group >= self._groups:
+                raise EndOfSplit
+            self._group, self._row = self._group + 1, 0
+            self._batches = self._decode(self._group, 0)
+            return None
+        self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
+        taken = batch.slice(0, max_rows)
+        self._row += taken.num_rows
+        self._rows_left -= taken.num_rows
+        return taken
+
+    def position(self) -> Position:
+        return [self._group, self._row]
+
+    def lag(self) -> int | None:
+        return self._rows_left
+
+    def close(self) -> None:
+        self._parquet.close(force=True)
+
+    def _decode(self, group: int, row: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one row group from `row` on, decoded step by step."""
+        if group >= self._groups:
+            return
+        decoded = self._parquet.iter_batches(
+            _DECODED_ROWS, row_groups=[group], columns=self._schema.names, use_threads=False
+        )
+        for batch in decoded:
+            if batch.num_rows > row:
+                yield self._fitted(batch.slice(row))
+            row = max(0, row - batch.num_rows)
+
+    def _count_rows_left(self) -> int:
+        groups = range(self._group, self._groups)
+        return sum(self._parquet.metadata.row_group(group).num_rows for group in groups) - self._row
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return batch.select(self._schema.names).cast(self._schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise ValueError(
+                f"{self._file}: row group {self._group} does not fit the schema of the source: {error}"
+            ) from error
+
+    def _refuse_other_columns(self, found: pa.Schema) -> None:
+        missing = [name for name in self._schema.names if name not in found.names]
+        if missing:
+            raise ValueError(f"{self._file} has no column {', '.join(missing)}; it has {', '.join(found.names)}")

@@ -1,0 +1,238 @@
+"""JSON lines and CSV as sources. A row that cannot be read is an error that names its file and line.
+
+Whole blocks of lines are parsed by Arrow. Only when that fails, the block's lines are tried one by one, to find the bad
+one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from snapshot_engine.connectors.files import FileSource, open_input
+from snapshot_engine.connectors.protocols import EndOfSplit, Position
+
+_CHUNK = 1 << 20
+_COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4")
+_SAMPLE_ROWS = 10_000
+
+
+class BadRow(ValueError):
+    """A line that is not what the schema says."""
+
+    def __init__(self, file: str, line: int, reason: str, text: bytes) -> None:
+        shown = text[:200].decode(errors="replace").rstrip("\r\n")
+        super().__init__(f"{file}:{line}: {reason}\n  {shown}{'…' if len(text) > 200 else ''}")
+        self.file = file
+        self.line = line
+
+
+class LineFormat:
+    """How a block of whole lines becomes rows."""
+
+    def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
+        raise NotImplementedError
+
+    def is_whole(self, line: bytes) -> bool:  # noqa: ARG002
+        """Whether a row ends where the line ends."""
+        return True
+
+
+class LineReader:
+    """The position is (byte, line) of the next row. Byte 0 of a CSV file is its header, which is never a row."""
+
+    def __init__(self, file: str, schema: pa.Schema, format: LineFormat, position: Position, skip: int = 0) -> None:
+        self._file = file
+        self._schema = schema
+        self._format = format
+        self._input = open_input(file)
+        self._size = self._input.size()
+        start: tuple[int, int] = position or (0, 1)
+        self._byte, self._line = start
+        if self._byte > self._size:
+            raise ValueError(f"{file} has {self._size} bytes, but was read up to byte {self._byte}: it was replaced")
+        self._input.seek(self._byte)
+        self._buffer = b""
+        self._ended = False
+        if position is None and skip:
+            self._take_lines(skip)
+
+    def read(self, max_rows: int) -> pa.RecordBatch | None:
+        while True:
+            first_line = self._line
+            before = self._byte
+            lines = self._take_lines(max_rows)
+            if not lines:
+                raise EndOfSplit
+            if all(not line.strip() for line in lines):
+                continue
+            try:
+                return self._parse(lines)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+                self._byte, self._line = before, first_line
+                raise self._find_bad(lines, first_line, error) from error
+
+    def position(self) -> Position:
+        return [self._byte, self._line]
+
+    def lag(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._input.close()
+
+    def _parse(self, lines: Sequence[bytes]) -> pa.RecordBatch:
+        table = self._format.parse(b"".join(lines), self._schema).combine_chunks()
+        batches = table.to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], self._schema)
+
+    def _find_bad(self, lines: Sequence[bytes], first_line: int, error: Exception) -> BadRow:
+        number = first_line
+        for line in lines:
+            if line.strip():
+                try:
+                    self._parse([line])
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as reason:
+                    return BadRow(self._file, number, str(reason), line)
+            number += line.count(b"\n")
+        return BadRow(self._file, first_line, f"somewhere in the next {len(lines)} rows: {error}", lines[0])
+
+    def _take_lines(self, most: int) -> list[bytes]:
+        """The next rows as they are in the file; the last one of a file may lack its newline."""
+        rows: list[bytes] = []
+        begun = b""
+        taken = 0
+        while len(rows) < most:
+            end = self._buffer.find(b"\n", taken)
+            if end < 0:
+                if self._fill(taken):
+                    taken = 0
+                    continue
+                rest = begun + self._buffer[taken:]
+                taken = len(self._buffer)
+                if rest:
+                    rows.append(rest)
+                break
+            begun += self._buffer[taken : end + 1]
+            taken = end + 1
+            if self._format.is_whole(begun):
+                rows.append(begun)
+                begun = b""
+        self._buffer = self._buffer[taken:]
+        self._byte += sum(map(len, rows))
+        self._line += sum(row.count(b"\n") for row in rows)
+        return rows
+
+    def _fill(self, taken: int) -> bool:
+        chunk = b"" if self._ended else self._input.read(_CHUNK)
+        self._ended = not chunk
+        if chunk:
+            self._buffer = self._buffer[taken:] + chunk
+        return bool(chunk)
+
+
+class JsonLinesSource(FileSource):
+    """One JSON object per line. Without a schema, it is found from the first file's first rows."""
+
+    pattern = "*.json*"
+
+    def find_schema(self, file: str) -> pa.Schema:
+        return _parse_json(_sample(file, LineFormat()), None).schema
+
+    def open_file(self, file: str, position: Position) -> LineReader:
+        return LineReader(_uncompressed(file), self.schema, _JsonLines(), position)
+
+
+class CsvSource(FileSource):
+    """Comma-separated values with a header line. Without a schema, types are found from the first file's first rows."""
+
+    pattern = "*.csv"
+
+    def __init__(self, path: Any, schema: pa.Schema | None = None, *, delimiter: str = ",", quote: str = '"') -> None:
+        self.delimiter = delimiter
+        self.quote = quote
+        super().__init__(path, schema)
+
+    def find_schema(self, file: str) -> pa.Schema:
+        format = _Csv((), self.delimiter, self.quote)
+        options = pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote, newlines_in_values=True)
+        try:
+            return pa.csv.read_csv(io.BytesIO(_sample(file, format)), parse_options=options).schema
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{file}: no schema can be found in it: {error}. Give the source a schema") from error
+
+    def open_file(self, file: str, position: Position) -> LineReader:
+        names = self._header(_uncompressed(file))
+        missing = [name for name in self.schema.names if name not in names]
+        if missing:
+            raise ValueError(f"{file}:1: no column {', '.join(missing)}; the header has {', '.join(names)}")
+        return LineReader(file, self.schema, _Csv(names, self.delimiter, self.quote), position, skip=1)
+
+    def _header(self, file: str) -> tuple[str, ...]:
+        with open_input(file) as opened:
+            text = opened.read(_CHUNK).decode("utf-8-sig", errors="replace")
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quotechar=self.quote)
+        return tuple(next(rows, ()))
+
+
+class _JsonLines(LineFormat):
+    def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
+        return _parse_json(block, schema).select(schema.names)
+
+
+class _Csv(LineFormat):
+    def __init__(self, names: Sequence[str], delimiter: str, quote: str) -> None:
+        self._names = list(names)
+        self._options = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
+        self._quote = quote.encode()
+
+    def is_whole(self, line: bytes) -> bool:
+        return line.count(self._quote) % 2 == 0
+
+    def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
+        table = pa.csv.read_csv(
+            io.BytesIO(block),
+            read_options=pa.csv.ReadOptions(
+                column_names=self._names, use_threads=False, block_size=max(len(block), 1) + 1
+            ),
+            parse_options=self._options,
+            convert_options=pa.csv.ConvertOptions(
+                column_types=schema,
+                include_columns=schema.names,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        return table.cast(schema)
+
+
+def _parse_json(block: bytes, schema: pa.Schema | None) -> pa.Table:
+    parse = pa.json.ParseOptions(
+        explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+    )
+    read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    table = pa.json.read_json(io.BytesIO(block), read_options=read, parse_options=parse)
+    return table if schema is None else table.select(schema.names).cast(schema)
+
+
+def _sample(file: str, format: LineFormat) -> bytes:
+    reader = LineReader(_uncompressed(file), pa.schema([]), format, None)
+    try:
+        lines = reader._take_lines(_SAMPLE_ROWS)
+    finally:
+        reader.close()
+    if not lines:
+        raise ValueError(f"{file} is empty: give the source a schema")
+    return b"".join(lines)
+
+
+def _uncompressed(file: str) -> str:
+    if file.endswith(_COMPRESSED):
+        raise ValueError(f"{file}: compressed text has no positions to go on from; expand it, or use Parquet")
+    return file
