@@ -52,4 +52,10 @@ def decide(observation: Observation) -> Decision:
         for rule in RULES:
             rule(draft)
     conclude(draft)
-    return Decision(draft.status, tuple(draft.actions), tuple(draft.announcements), draft.look_again_in)
+    return Decision(
+        draft.status,
+        tuple(draft.actions),
+        tuple(draft.announcements),
+        tuple(draft.recoveries),
+        draft.look_again_in,
+    )

@@ -36,6 +36,8 @@ class Decision:
     status: StreamingJobStatus
     actions: tuple[Action, ...]
     announcements: tuple[Announcement, ...]
+    recoveries: tuple[float, ...]
+    """Seconds that each region which runs again was away."""
     look_again_in: float | None
     """Seconds until the clock alone may change the decision; None if only an event can."""
 
@@ -49,6 +51,7 @@ class Draft:
     actions: list[Action] = field(default_factory=list)
     announcements: list[Announcement] = field(default_factory=list)
     look_again_in: float | None = None
+    recoveries: list[float] = field(default_factory=list)
     degraded: list[Note] = field(default_factory=list)
     waiting: Note | None = None
     """Why the job is not ready although nothing is wrong with the operator's plan."""

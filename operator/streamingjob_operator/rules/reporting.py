@@ -52,7 +52,10 @@ def _announce_recovered_regions(draft: Draft, report: JobStatus) -> None:
     before = {region.id: region for region in draft.status.regions}
     for region in report.regions:
         if _has_recovered(before.get(region.id), region):
-            draft.announce(Reason.REGION_RECOVERED, _recovery_message(region))
+            away = _seconds_away(region)
+            draft.announce(Reason.REGION_RECOVERED, _recovery_message(region, away))
+            if away is not None:
+                draft.recoveries.append(away)
 
 
 def _has_recovered(before: RegionStatus | None, now: RegionStatus) -> bool:
@@ -61,12 +64,15 @@ def _has_recovered(before: RegionStatus | None, now: RegionStatus) -> bool:
     return before.state is not RegionState.RUNNING or before.attempt < now.attempt
 
 
-def _recovery_message(region: RegionStatus) -> str:
-    assert region.last_failure is not None, "checked by _has_recovered"
+def _seconds_away(region: RegionStatus) -> float | None:
+    if region.running_since is None or region.last_failure is None:
+        return None
+    return (region.running_since - region.last_failure.at).total_seconds()
+
+
+def _recovery_message(region: RegionStatus, away: float | None) -> str:
     came_from = region.last_restored_checkpoint
     start = "with no checkpoint" if came_from is None else f"from checkpoint {came_from}"
-    took = ""
-    if region.running_since is not None:
-        took = f" after {(region.running_since - region.last_failure.at).total_seconds():.2f} s"
-    cause = region.last_failure.cause
+    took = f" after {away:.2f} s" if away is not None else ""
+    cause = region.last_failure.cause if region.last_failure is not None else "unknown"
     return f"Region {region.id} runs again{took}, attempt {region.attempt} {start} (cause: {cause})"

@@ -1,0 +1,254 @@
+"""Does what was decided. Every action may be repeated; what was learnt goes into the job's memory."""
+
+import logging
+import secrets
+from datetime import UTC, datetime
+
+import aiohttp
+
+from snapshot_engine.wire.control import LossOutcome, PodLostRequest, PodLostResponse
+from streamingjob_operator import actions as a
+from streamingjob_operator import naming
+from streamingjob_operator.announcing import Announcer
+from streamingjob_operator.config import OperatorConfig
+from streamingjob_operator.jobmaster import JobMaster, JobMasterError
+from streamingjob_operator.kube import (
+    CONFIG_MAPS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    STREAMING_JOBS,
+    ApiError,
+    Kube,
+)
+from streamingjob_operator.manifests.access import build_role, build_role_binding, build_service_account
+from streamingjob_operator.manifests.driver_pod import (
+    CONTAINER_NAME,
+    build_cleaner_pod,
+    build_driver_pod,
+    build_planner_pod,
+)
+from streamingjob_operator.manifests.executor_template import build_executor_template
+from streamingjob_operator.manifests.ownership import Owner
+from streamingjob_operator.manifests.secret import build_secret, read_control_token
+from streamingjob_operator.manifests.service import build_service
+from streamingjob_operator.manifests.stored_spec import (
+    StoredSpec,
+    build_stored_spec,
+    read_stored_spec,
+    resolve_spec,
+)
+from streamingjob_operator.memory import JobMemory
+from streamingjob_operator.metrics import OperatorMetrics
+from streamingjob_operator.observation import LossKey, Refusal
+from streamingjob_operator.resource import DriverRecord, Job, Reason, StreamingJobStatus
+from streamingjob_operator.store import Store
+
+log = logging.getLogger(__name__)
+
+LOG_LINES = 30
+
+
+class Actor:
+    def __init__(
+        self,
+        kube: Kube,
+        session: aiohttp.ClientSession,
+        config: OperatorConfig,
+        store: Store,
+        announcer: Announcer,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._kube = kube
+        self._session = session
+        self._config = config
+        self._store = store
+        self._announcer = announcer
+        self._metrics = metrics
+
+    async def perform(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> bool:
+        """True if what was learnt may change the decision, so that another look is due at once."""
+        match action:
+            case a.StoreSpec(spec_hash):
+                await self._store_spec(job, spec_hash)
+            case a.DryRunPods(spec_hash):
+                memory.dry_runs = {spec_hash: await self._dry_run(job, spec_hash)}
+                return True
+            case a.LaunchDriver(driver):
+                return await self._launch_driver(job, driver, memory)
+            case a.LaunchPlanner(spec_hash):
+                stored = await self._read_spec(job, spec_hash)
+                await self._kube.create_if_absent(PODS, build_planner_pod(_owner(job), stored))
+            case a.LaunchCleaner(spec_hash):
+                stored = await self._read_spec(job, spec_hash)
+                await self._kube.create_if_absent(PODS, build_cleaner_pod(_owner(job), stored))
+            case a.DeletePod(name, uid, force):
+                await self._kube.delete(PODS, job.namespace, name, uid=uid, grace=0 if force else None)
+            case a.FetchDriverLog(pod_name):
+                memory.driver_log = (pod_name, await self._read_log(job, pod_name))
+                return True
+            case a.DropStoredSpecs(keep):
+                await self._drop_stored_specs(job, keep)
+            case a.AddFinalizer():
+                await self._set_finalizers(job, (*job.finalizers, naming.FINALIZER))
+            case a.RemoveFinalizer():
+                await self._set_finalizers(job, tuple(f for f in job.finalizers if f != naming.FINALIZER))
+            case _:
+                await self._tell_driver(job, status, action, memory)
+        return False
+
+    async def _store_spec(self, job: Job, spec_hash: str) -> None:
+        assert job.spec is not None, "only a spec that can be read is stored"
+        stored = resolve_spec(job.spec, spec_hash, self._config.image)
+        await self._kube.create_if_absent(CONFIG_MAPS, build_stored_spec(_owner(job), stored))
+
+    async def _read_spec(self, job: Job, spec_hash: str) -> StoredSpec:
+        name = naming.stored_spec_name(job.name, spec_hash)
+        config_map = await self._kube.get(CONFIG_MAPS, job.namespace, name)
+        if config_map is None:
+            raise RuntimeError(f"the ConfigMap {name}, which keeps the spec of {job.key}, is gone; was it deleted?")
+        return read_stored_spec(config_map)
+
+    async def _dry_run(self, job: Job, spec_hash: str) -> str | None:
+        """What the API server says against the driver's or the executors' pods; None if it would take them."""
+        stored = await self._read_spec(job, spec_hash)
+        await self._ensure_surroundings(job, stored)
+        probe = DriverRecord(
+            generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
+        )
+        executor = build_executor_template(_owner(job), stored.spec)
+        executor["metadata"] |= {"name": f"{job.name}-check", "namespace": job.namespace}
+        pods = {"driver": build_driver_pod(_owner(job), stored, probe), "executor": executor}
+        for part, pod in pods.items():
+            try:
+                await self._kube.create(PODS, pod, dry_run=True)
+            except ApiError as error:
+                if error.is_refusal and "exceeded quota" not in error.message:
+                    return f"the API server refuses the {part} pod (spec.{part}.podTemplate): {error.message}"
+                if not error.is_refusal:
+                    raise
+        return None
+
+    async def _ensure_surroundings(self, job: Job, stored: StoredSpec) -> None:
+        owner = _owner(job)
+        secret = build_secret(owner, secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        await self._kube.create_if_absent(SECRETS, secret)
+        await self._kube.apply(SERVICES, build_service(owner))
+        if stored.spec.service_account_name is None and self._config.make_service_accounts:
+            await self._kube.apply(SERVICE_ACCOUNTS, build_service_account(owner))
+            await self._kube.apply(ROLES, build_role(owner))
+            await self._kube.apply(ROLE_BINDINGS, build_role_binding(owner))
+
+    async def _launch_driver(self, job: Job, driver: DriverRecord, memory: JobMemory) -> bool:
+        try:
+            stored = await self._read_spec(job, driver.spec_hash)
+            await self._ensure_surroundings(job, stored)
+            body = await self._kube.create(PODS, build_driver_pod(_owner(job), stored, driver))
+        except ApiError as error:
+            if error.status == 409:
+                return True
+            if not error.is_refusal:
+                raise
+            memory.refused_launch = (driver.generation, Refusal(driver.pod_name, error.message))
+            log.warning("%s: the driver pod was refused: %s", job.key, error)
+            return False
+        memory.refused_launch = None
+        self._store.put_pod(body)
+        return True
+
+    async def _read_log(self, job: Job, pod_name: str) -> str:
+        try:
+            return await self._kube.pod_log(job.namespace, pod_name, container=CONTAINER_NAME, lines=LOG_LINES)
+        except (ApiError, OSError, TimeoutError) as error:
+            return f"(the log could not be read: {error})"
+
+    async def _drop_stored_specs(self, job: Job, keep: frozenset[str]) -> None:
+        selector = f"{naming.UID_LABEL}={job.uid},{naming.SPEC_HASH_LABEL}"
+        for config_map in await self._kube.list(CONFIG_MAPS, job.namespace, labels=selector):
+            metadata = config_map["metadata"]
+            if metadata["labels"][naming.SPEC_HASH_LABEL] not in keep:
+                await self._kube.delete(CONFIG_MAPS, job.namespace, metadata["name"], uid=metadata["uid"])
+
+    async def _set_finalizers(self, job: Job, finalizers: tuple[str, ...]) -> None:
+        """The resourceVersion keeps it from undoing what somebody else did to the list meanwhile."""
+        current = await self._kube.get(STREAMING_JOBS, job.namespace, job.name)
+        if current is None or current["metadata"]["uid"] != job.uid:
+            return
+        body = {
+            "metadata": {
+                "finalizers": list(finalizers),
+                "resourceVersion": current["metadata"]["resourceVersion"],
+            }
+        }
+        self._store.put_job(await self._kube.merge_patch(STREAMING_JOBS, job.namespace, job.name, body))
+
+    async def _tell_driver(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> None:
+        """A driver that cannot be reached now is told at the next look, if it is still to be told then."""
+        job_master = await self.job_master_of(job, status, memory)
+        driver = status.driver
+        if job_master is None or driver is None:
+            return
+        try:
+            await self._say(job, status, job_master, driver, action, memory)
+        except JobMasterError as error:
+            log.info("%s: %s: %s", job.key, type(action).__name__, error)
+
+    async def _say(
+        self,
+        job: Job,
+        status: StreamingJobStatus,
+        job_master: JobMaster,
+        driver: DriverRecord,
+        action: a.Action,
+        memory: JobMemory,
+    ) -> None:
+        match action:
+            case a.ReportLoss(request):
+                answer = await job_master.report_loss(request)
+                await self._note_loss(job, request, answer, memory)
+            case a.HintSuspectNode(request):
+                await job_master.suspect_node(request)
+                memory.nodes_told[request.node] = datetime.now(UTC)
+            case a.StopJob(request):
+                response = await job_master.stop(request)
+                if response.accepted and status.operation is not None:
+                    memory.stops_accepted.add((driver.generation, status.operation.started_at.isoformat()))
+            case a.TakeSavepoint(name):
+                await job_master.take_savepoint(name)
+                memory.savepoints_accepted.add((driver.generation, name))
+            case a.DropSavepoint(name):
+                await job_master.drop_savepoint(name)
+            case _:
+                raise TypeError(f"no way is known to perform {action}")
+
+    async def _note_loss(self, job: Job, request: PodLostRequest, answer: PodLostResponse, memory: JobMemory) -> None:
+        key = LossKey(request.generation, request.application_id, request.executor_id, request.pod_uid)
+        memory.losses_told[key] = datetime.now(UTC)
+        if answer.outcome != LossOutcome.ACCEPTED:
+            return
+        self._metrics.pod_losses.labels(job.name, request.reason).inc()
+        regions = ", ".join(answer.regions) or "no region"
+        start = f" from checkpoint {answer.checkpoint_id}" if answer.checkpoint_id is not None else ""
+        name = request.pod_name or f"executor {request.executor_id}"
+        message = f"{name} is lost ({request.reason}): {regions} restarts{start}"
+        await self._announcer.announce(job, a.Announcement(Reason.EXECUTOR_LOST, message, warning=True))
+
+    async def job_master_of(self, job: Job, status: StreamingJobStatus, memory: JobMemory) -> JobMaster | None:
+        """The control API of the recorded driver; None while its pod has no address."""
+        driver = status.driver
+        pod = next((p for p in self._store.pods_of(job.uid) if driver is not None and p.name == driver.pod_name), None)
+        if pod is None or pod.ip is None or pod.ended:
+            return None
+        if memory.token is None:
+            secret = await self._kube.get(SECRETS, job.namespace, naming.secret_name(job.name))
+            if secret is None:
+                return None
+            memory.token = read_control_token(secret)
+        return JobMaster(self._session, pod.ip, memory.token)
+
+
+def _owner(job: Job) -> Owner:
+    return Owner(job.name, job.namespace, job.uid)

@@ -1,0 +1,218 @@
+"""Observe, decide, record, act: one reconcile of one job, whatever it was that happened."""
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from streamingjob_operator import naming
+from streamingjob_operator.act import Actor
+from streamingjob_operator.announcing import Announcer
+from streamingjob_operator.config import OperatorConfig
+from streamingjob_operator.decide import decide
+from streamingjob_operator.draft import Decision
+from streamingjob_operator.fleet import Fleet
+from streamingjob_operator.following import PROGRESS_SECONDS, Followed, Followers, is_transition
+from streamingjob_operator.jobs import read_job
+from streamingjob_operator.keyed_queue import KeyedQueue
+from streamingjob_operator.kube import PODS, STREAMING_JOBS, ApiError, Kube
+from streamingjob_operator.memory import JobMemory
+from streamingjob_operator.metrics import OperatorMetrics
+from streamingjob_operator.observation import Observation, Report
+from streamingjob_operator.observe import Observer
+from streamingjob_operator.recording import record
+from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
+from streamingjob_operator.store import Store
+
+log = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 60.0
+_NOT_FOLLOWED = (JobPhase.FINISHED, JobPhase.FAILED, JobPhase.SUSPENDED)
+
+
+class Controller:
+    def __init__(
+        self, kube: Kube, session: aiohttp.ClientSession, config: OperatorConfig, metrics: OperatorMetrics
+    ) -> None:
+        self._kube = kube
+        self._config = config
+        self._metrics = metrics
+        self.store = Store()
+        self._memories: dict[str, JobMemory] = {}
+        self._fleet = Fleet()
+        self._announcer = Announcer(kube, config.identity)
+        self._observer = Observer(kube, self.store, self._fleet)
+        self._actor = Actor(kube, session, config, self.store, self._announcer, metrics)
+        self._followers = Followers(self._take_report, self._take_silence)
+        self.queue = KeyedQueue(self.reconcile, on_failure=self._note_failure)
+        metrics.queue_length.set_function(lambda: len(self.queue))
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.queue.run(self._config.workers))
+                group.create_task(self._resync_forever())
+        finally:
+            await self._followers.close()
+
+    def job_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
+        uid = body["metadata"]["uid"]
+        if deleted:
+            self._forget(uid)
+            return
+        self.store.put_job(body)
+        self.queue.add(uid)
+
+    def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
+        uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
+        if uid in self.store.jobs:
+            self.queue.add(str(uid))
+
+    def node_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
+        name = body["metadata"]["name"]
+        if deleted:
+            self.store.drop_node(name)
+        elif not self.store.put_node(body):
+            return
+        for uid in self.store.jobs_on_node(name):
+            self.queue.add(uid)
+
+    async def reconcile(self, uid: str) -> float | None:
+        body = self.store.jobs.get(uid)
+        if body is None:
+            return None
+        with self._metrics.reconciles.time():
+            return await self._reconcile(read_job(body))
+
+    async def _reconcile(self, job: Job) -> float | None:
+        now = datetime.now(UTC)
+        memory = self._memories.setdefault(job.uid, JobMemory())
+        observation = await self._observer.observe(job, memory, now)
+        decision = decide(observation)
+        if not await self._record(job, decision.status, memory, now):
+            return 0.0
+        again = False
+        for action in decision.actions:
+            again = await self._actor.perform(job, decision.status, action, memory) or again
+        for announcement in decision.announcements:
+            await self._announcer.announce(job, announcement)
+        self._measure(observation, decision)
+        await self._follow(job, decision.status, memory)
+        return 0.0 if again else decision.look_again_in
+
+    async def _record(self, job: Job, status: StreamingJobStatus, memory: JobMemory, now: datetime) -> bool:
+        """False if the job has changed since it was observed: then nothing may be done on what was decided."""
+        try:
+            written = await record(self._kube, job, status, memory, now)
+        except ApiError as error:
+            if error.status == 404:
+                self._forget(job.uid)
+                return False
+            if error.status == 409:
+                await self._refresh(job)
+                return False
+            raise
+        if written is not None:
+            self._metrics.status_writes.inc()
+            self.store.put_job(written)
+        return True
+
+    async def _refresh(self, job: Job) -> None:
+        body = await self._kube.get(STREAMING_JOBS, job.namespace, job.name)
+        if body is None or body["metadata"]["uid"] != job.uid:
+            self._forget(job.uid)
+        else:
+            self.store.put_job(body)
+
+    async def _follow(self, job: Job, status: StreamingJobStatus, memory: JobMemory) -> None:
+        driver = status.driver
+        job_master = None
+        if driver is not None and status.phase not in _NOT_FOLLOWED:
+            job_master = await self._actor.job_master_of(job, status, memory)
+        if driver is None or job_master is None:
+            self._followers.unfollow(job.uid)
+            memory.silent_since = None
+            return
+        address = next(pod.ip for pod in self.store.pods_of(job.uid) if pod.name == driver.pod_name)
+        self._followers.follow(job.uid, Followed(driver.generation, address or ""), job_master)
+
+    def _take_report(self, uid: str, report: Report) -> None:
+        memory = self._memories.get(uid)
+        if memory is None:
+            return
+        before, was_silent = memory.report, memory.silent_since is not None
+        memory.report, memory.silent_since = report, None
+        if was_silent or is_transition(before.status if before is not None else None, report.status):
+            self.queue.add(uid)
+        else:
+            self.queue.add_after(uid, PROGRESS_SECONDS)
+
+    def _take_silence(self, uid: str, since: datetime) -> None:
+        memory = self._memories.get(uid)
+        if memory is not None and memory.silent_since is None:
+            memory.silent_since = since
+            self.queue.add(uid)
+
+    def _measure(self, observation: Observation, decision: Decision) -> None:
+        before, after = observation.job.status, decision.status
+        for seconds in decision.recoveries:
+            self._metrics.recovery_seconds.observe(seconds)
+        if after.past_restarts > before.past_restarts + before.region_restarts:
+            self._metrics.drivers_replaced.labels(observation.job.name).inc()
+            if observation.silent_since is not None:
+                self._fleet.note_replacement(observation.now)
+        if after.checkpoint.completed_at is not None:
+            gauge = self._metrics.last_checkpoint.labels(observation.job.name, observation.job.namespace)
+            gauge.set(after.checkpoint.completed_at.timestamp())
+
+    def _note_failure(self, uid: str, error: Exception) -> None:
+        self._metrics.reconcile_errors.inc()
+        body = self.store.jobs.get(uid)
+        name = f"{body['metadata']['namespace']}/{body['metadata']['name']}" if body is not None else uid
+        expected = isinstance(error, ApiError | TimeoutError | OSError)
+        log.warning("%s: will be tried again: %s", name, error, exc_info=None if expected else error)
+
+    def _forget(self, uid: str) -> None:
+        body = self.store.jobs.get(uid)
+        if body is not None:
+            labels = (body["metadata"]["name"], body["metadata"]["namespace"])
+            if self._metrics.last_checkpoint.labels(*labels) is not None:
+                self._metrics.last_checkpoint.remove(*labels)
+        self.store.drop_job(uid)
+        self._memories.pop(uid, None)
+        self._followers.unfollow(uid)
+        self.queue.forget(uid)
+
+    async def _resync_forever(self) -> None:
+        """A watch that broke and was taken up again shows what is there, but not what went meanwhile."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            try:
+                await self.resync()
+            except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                log.warning("resync: %s", error)
+
+    async def resync(self) -> None:
+        scopes = self._config.namespaces or (None,)
+        jobs: list[dict[str, Any]] = []
+        pods: dict[str, list[dict[str, Any]]] = {}
+        for namespace in scopes:
+            jobs += await self._kube.list(STREAMING_JOBS, namespace)
+            for pod in await self._kube.list(PODS, namespace, labels=naming.UID_LABEL):
+                pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
+        for uid in set(self.store.jobs) - {job["metadata"]["uid"] for job in jobs}:
+            self._forget(uid)
+        for job in jobs:
+            uid = job["metadata"]["uid"]
+            self.store.put_job(job)
+            if self.store.replace_pods(uid, pods.get(uid, [])):
+                self.queue.add(uid)
+        self._count_phases(jobs)
+
+    def _count_phases(self, jobs: list[dict[str, Any]]) -> None:
+        counts = Counter(job.get("status", {}).get("phase", JobPhase.PENDING.value) for job in jobs)
+        for phase in JobPhase:
+            self._metrics.jobs.labels(phase.value).set(counts.get(phase.value, 0))

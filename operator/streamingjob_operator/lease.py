@@ -1,0 +1,97 @@
+"""Leader election by a Lease: acquired before anything is watched, and when it is lost, the process ends."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from streamingjob_operator.kube import LEASES, ApiError, Kube
+
+log = logging.getLogger(__name__)
+
+DURATION_SECONDS = 10
+RENEW_SECONDS = 3.0
+# Well before others may take it: from then on this process must not act any more.
+GIVE_UP_AFTER_SECONDS = 7.0
+
+
+class LeaseLostError(RuntimeError):
+    """Another process may act now, so this one must not."""
+
+
+class Lease:
+    def __init__(self, kube: Kube, namespace: str, name: str, identity: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._seen: tuple[str, float] | None = None
+        """The holder's last renewal, and when this process first saw it: clocks of two machines need not agree."""
+
+    async def acquire(self) -> None:
+        while not await self._try_to_hold():
+            await asyncio.sleep(2.0)
+        log.info("%s holds the lease %s/%s", self._identity, self._namespace, self._name)
+
+    async def keep(self) -> None:
+        """Renews for ever; raises LeaseLostError when it cannot."""
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                async with asyncio.timeout(RENEW_SECONDS):
+                    held = await self._try_to_hold()
+            except (ApiError, OSError, TimeoutError) as error:
+                log.warning("the lease could not be renewed: %s", error)
+                held = False
+            if held:
+                renewed = loop.time()
+            elif loop.time() - renewed > GIVE_UP_AFTER_SECONDS - RENEW_SECONDS:
+                raise LeaseLostError(f"the lease {self._namespace}/{self._name} is lost")
+
+    async def release(self) -> None:
+        """So that the next one need not wait for it to expire."""
+        lease = await self._kube.get(LEASES, self._namespace, self._name)
+        if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
+            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._kube.replace(LEASES, lease)
+
+    async def _try_to_hold(self) -> bool:
+        try:
+            lease = await self._kube.get(LEASES, self._namespace, self._name)
+            if lease is None:
+                await self._kube.create(LEASES, self._body())
+                return True
+            if not self._may_take(lease["spec"], asyncio.get_running_loop().time):
+                return False
+            body = self._body()
+            body["metadata"]["resourceVersion"] = lease["metadata"]["resourceVersion"]
+            await self._kube.replace(LEASES, body)
+        except ApiError as error:
+            if error.status == 409:  # somebody else was quicker
+                return False
+            raise
+        return True
+
+    def _may_take(self, spec: dict[str, object], clock: Callable[[], float]) -> bool:
+        holder, renewal = spec.get("holderIdentity"), str(spec.get("renewTime"))
+        if not holder or holder == self._identity:
+            return True
+        if self._seen is None or self._seen[0] != renewal:
+            self._seen = (renewal, clock())
+        duration = spec.get("leaseDurationSeconds")
+        limit = float(duration) if isinstance(duration, int) else float(DURATION_SECONDS)
+        return clock() - self._seen[1] > limit
+
+    def _body(self) -> dict[str, dict[str, object]]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": DURATION_SECONDS,
+                "acquireTime": now,
+                "renewTime": now,
+            },
+        }

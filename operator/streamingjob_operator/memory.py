@@ -1,0 +1,35 @@
+"""What the operator remembers about a job between two looks. All of it can be found again by asking once more."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from streamingjob_operator.observation import LossKey, Refusal, Report
+
+# After that a report is repeated, in case the answer was lost.
+SAY_AGAIN_AFTER = timedelta(seconds=5)
+
+
+@dataclass
+class JobMemory:
+    report: Report | None = None
+    silent_since: datetime | None = None
+    dry_runs: dict[str, str | None] = field(default_factory=dict)
+    refused_launch: tuple[int, Refusal] | None = None
+    """Of the driver of that generation."""
+    driver_log: tuple[str, str] | None = None
+    """Pod name and its last lines."""
+    losses_told: dict[LossKey, datetime] = field(default_factory=dict)
+    nodes_told: dict[str, datetime] = field(default_factory=dict)
+    stops_accepted: set[tuple[int, str]] = field(default_factory=set)
+    """Driver generation and the operation's start."""
+    savepoints_accepted: set[tuple[int, str]] = field(default_factory=set)
+    token: str | None = None
+    start_problems: dict[str, tuple[datetime, str | None]] = field(default_factory=dict)
+    """Pod uid → when Kubernetes' events were last asked, and what they said."""
+    written_at: datetime | None = None
+
+    def recent_losses(self, now: datetime) -> frozenset[LossKey]:
+        return frozenset(key for key, told in self.losses_told.items() if now - told < SAY_AGAIN_AFTER)
+
+    def recent_nodes(self, now: datetime) -> frozenset[str]:
+        return frozenset(node for node, told in self.nodes_told.items() if now - told < SAY_AGAIN_AFTER)

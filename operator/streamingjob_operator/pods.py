@@ -1,0 +1,110 @@
+"""Reads pods and nodes, as the API server gives them, into the views that decisions are made on."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from snapshot_engine.wire.status import TerminationReport
+from streamingjob_operator import naming
+from streamingjob_operator.observation import ContainerExit, NodeView, PodView
+
+# Reasons for which a container waits because something is wrong, and not because it is on its way.
+_TROUBLED_WAITING = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "CrashLoopBackOff",
+)
+UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
+
+
+def read_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def view_pod(body: dict[str, Any]) -> PodView:
+    metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
+    labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+    generation, version = labels.get(naming.GENERATION_LABEL), annotations.get(naming.RENDER_VERSION_ANNOTATION)
+    created = read_time(metadata["creationTimestamp"])
+    assert created is not None, "the API server always sets it"
+    return PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        component=_component(labels),
+        generation=int(generation) if generation else None,
+        executor_id=labels.get(naming.EXECUTOR_ID_LABEL),
+        spec_hash=labels.get(naming.SPEC_HASH_LABEL),
+        node=spec.get("nodeName"),
+        ip=status.get("podIP"),
+        phase=status.get("phase", "Pending"),
+        ready=_condition(status, "Ready") == "True",
+        created_at=created,
+        deleting_since=_deletion_began(metadata),
+        exit=_container_exit(status),
+        start_problem=_start_problem(status),
+        image=spec["containers"][0].get("image") if spec.get("containers") else None,
+        render_version=int(version) if version else None,
+        status_reason=status.get("reason"),
+    )
+
+
+def _component(labels: dict[str, str]) -> str:
+    if naming.EXECUTOR_ID_LABEL in labels:
+        return naming.EXECUTOR
+    return labels.get(naming.COMPONENT_LABEL, "")
+
+
+def _deletion_began(metadata: dict[str, Any]) -> datetime | None:
+    """Kubernetes' deletionTimestamp is when the grace period ends."""
+    ends = read_time(metadata.get("deletionTimestamp"))
+    if ends is None:
+        return None
+    seconds = metadata.get("deletionGracePeriodSeconds") or 0
+    return datetime.fromtimestamp(ends.timestamp() - seconds, tz=ends.tzinfo)
+
+
+def _condition(status: dict[str, Any], kind: str) -> str | None:
+    return next((each.get("status") for each in status.get("conditions") or [] if each.get("type") == kind), None)
+
+
+def _container_exit(status: dict[str, Any]) -> ContainerExit | None:
+    for container in status.get("containerStatuses") or []:
+        ended = container.get("state", {}).get("terminated")
+        if ended is not None:
+            message = ended.get("message", "")
+            report = _termination_report(message)
+            shown = "" if report is not None else message[-1000:].strip()
+            return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
+    return None
+
+
+def _termination_report(message: str) -> TerminationReport | None:
+    try:
+        return TerminationReport.model_validate(json.loads(message))
+    except (ValueError, ValidationError):
+        return None
+
+
+def _start_problem(status: dict[str, Any]) -> str | None:
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") in _TROUBLED_WAITING:
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}".rstrip(": ")
+    return None
+
+
+def view_node(body: dict[str, Any]) -> NodeView:
+    ready = _condition(body.get("status", {}), "Ready")
+    taints = body.get("spec", {}).get("taints") or []
+    tainted = any(taint.get("key") == UNREACHABLE_TAINT for taint in taints)
+    return NodeView(body["metadata"]["name"], ready=ready == "True", unreachable=ready == "Unknown" or tainted)
