@@ -5,6 +5,7 @@ The JobMaster calls these in its event loop. Everything here does nothing; obser
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from snapshot_engine.storage.manifest import Manifest
 
 if TYPE_CHECKING:
     from snapshot_engine.runtime.job_master import JobResult
+
+log = logging.getLogger(__name__)
 
 
 class JobEvents:
@@ -33,3 +36,24 @@ class JobEvents:
     def checkpoint_aborted(self, action: Abort) -> None: ...
     def committed(self, count: int) -> None: ...
     def ended(self, result: JobResult) -> None: ...
+
+
+class EventFan(JobEvents):
+    """Tells several observers, in order. One that raises does not keep the others, or the job, from going on."""
+
+    def __init__(self, *observers: JobEvents) -> None:
+        self._observers = observers
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(JobEvents, name):
+            return object.__getattribute__(self, name)
+        observers = object.__getattribute__(self, "_observers")
+
+        def tell(*arguments: Any) -> None:
+            for observer in observers:
+                try:
+                    getattr(observer, name)(*arguments)
+                except Exception:
+                    log.exception("%s failed in %s", type(observer).__name__, name)
+
+        return tell

@@ -118,7 +118,7 @@ class JobMaster:
         self._recovery_timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[JobResult] = self._loop.create_future()
         self._stop_after: int | None = None
-        self._stopping = False
+        self.stopping = False
 
     def clock(self) -> float:
         """Wall clock seconds that never jump while this driver lives."""
@@ -140,14 +140,18 @@ class JobMaster:
         self.events.ended(result)
         return result
 
-    async def stop(self, savepoint: str | None = None) -> None:
+    def stop(self, savepoint: str | None = None) -> None:
         """End the job with a savepoint of that name, or else with a last checkpoint. Returns at once."""
-        self._stopping = True
+        self.stopping = True
         if savepoint is not None:
             self.checkpoints.request_savepoint(savepoint, stop=True)
         else:
             self._stop_after = self.checkpoints.coordinator.next_id
             self.checkpoints.request_checkpoint()
+
+    def delete_savepoint(self, name: str) -> None:
+        """Blocks while storage is asked."""
+        self._store.delete_savepoint(name)
 
     def cancel(self, why: str = "cancelled") -> None:
         """End the job at once; the latest completed checkpoint stays."""
@@ -442,6 +446,17 @@ class JobMaster:
             self._region_failed(shell, connection.attempt, reason, message or f"executor {executor} is lost")
         self._launcher.replace_executor(executor)
         return sorted({shell.run.region for shell, _ in hit})
+
+    def is_silent(self, executor: str) -> bool:
+        """Whether no slot of the executor has been heard of for two heartbeats."""
+        limit = time.monotonic() - 2 * self.settings.heartbeat_seconds - 0.5
+        heard = [
+            connection.last_heard
+            for shell in self.regions.values()
+            for connection in shell.connections.values()
+            if connection.hello.executor == executor
+        ]
+        return bool(heard) and max(heard) < limit
 
     def _region_failed(
         self, shell: _RegionShell, attempt: Attempt, cause: str, message: str, traceback: str = ""

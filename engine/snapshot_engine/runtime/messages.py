@@ -27,6 +27,7 @@ class Hello:
     attempt: int
     slot: int
     executor: str
+    pod: str | None
     host: str
     pid: int
     address: list[Any]

@@ -80,6 +80,7 @@ class Slot:
                 attempt=task.attempt.number,
                 slot=self._slot,
                 executor=self._executor,
+                pod=os.environ.get("SPARK_EXECUTOR_POD_NAME"),
                 host=self._control.local_host,
                 pid=os.getpid(),
                 address=[address.namespace, address.unix, address.host, address.port],

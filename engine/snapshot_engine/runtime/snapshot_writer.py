@@ -100,8 +100,8 @@ class _AlwaysShared:
     def __init__(self, writer: PieceWriter) -> None:
         self._writer = writer
 
-    def write_table(self, name: str, table: pa.Table, *, shared: bool = True) -> PieceHandle:  # noqa: ARG002
+    def write_table(self, name: str, table: pa.Table, *, shared: bool = True) -> PieceHandle:
         return self._writer.write_table(name, table, shared=True)
 
-    def write_bytes(self, name: str, data: bytes, *, shared: bool = True) -> PieceHandle:  # noqa: ARG002
+    def write_bytes(self, name: str, data: bytes, *, shared: bool = True) -> PieceHandle:
         return self._writer.write_bytes(name, data, shared=True)

@@ -53,6 +53,7 @@ def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkCont
         "spark.master": f"local[{2 * slots},1]",
         "spark.app.name": job,
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

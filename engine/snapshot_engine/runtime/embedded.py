@@ -1,0 +1,118 @@
+"""Runs a StreamingJob manifest in this process: the same JobMaster, regions and recovery as on Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.runtime.http_api import HttpApi
+from snapshot_engine.runtime.job_events import EventFan, JobEvents
+from snapshot_engine.runtime.job_master import JobMaster, JobResult
+from snapshot_engine.runtime.job_metrics import JobMetrics
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.wire.spec import StreamingJob
+
+DEFAULT_STORAGE = ".streamingjob/checkpoints"
+
+
+@dataclass
+class RunningJob:
+    """What can be watched and steered while a job runs."""
+
+    master: JobMaster
+    board: StatusBoard
+    api: HttpApi
+    token: str
+
+
+def storage_uri_of(job: StreamingJob, folder: Path) -> str:
+    """A relative path is relative to the manifest; without any storage, checkpoints lie beside it."""
+    storage = job.spec.checkpoint.storage
+    uri = storage.uri if storage is not None and storage.uri else DEFAULT_STORAGE
+    if "://" in uri:
+        return uri
+    return str((folder / uri).resolve())
+
+
+def open_job_store(settings: JobSettings) -> CheckpointStore:
+    return CheckpointStore(settings.storage.open(), settings.namespace, settings.name)
+
+
+def slots_of(graph: ExecutionGraph) -> int:
+    return sum(len(region.slots()) for region in graph.regions)
+
+
+def launch_on_spark(graph: JobGraph, execution: ExecutionGraph, conf: dict[str, str]) -> SlotLauncher:
+    """An embedded Spark with room for all regions. Takes some seconds."""
+    from snapshot_engine.runtime.spark import SparkLauncher, embedded_context, ship_by_value
+
+    for name in graph.options.get("local_modules", ()):
+        ship_by_value(importlib.import_module(name))
+    return SparkLauncher(embedded_context(graph.name, slots_of(execution), conf))
+
+
+@asynccontextmanager
+async def running_job(
+    settings: JobSettings,
+    graph: ExecutionGraph,
+    launcher: SlotLauncher,
+    *observers: JobEvents,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+) -> AsyncIterator[tuple[RunningJob, asyncio.Task[JobResult]]]:
+    """The job, started, with its control API. It is over when the task is."""
+    store = open_job_store(settings)
+    await asyncio.to_thread(store.acquire, settings.uid, settings.take_over)
+    registry = CollectorRegistry()
+    board = StatusBoard(settings, graph, store.generation, launcher.application_id)
+    board.recall(list(store.history()))
+    events = EventFan(board, JobMetrics(settings.name, graph, registry), *observers)
+    master = JobMaster(settings, graph, store, launcher, secrets.token_bytes(32), events)
+    chosen = token or secrets.token_urlsafe(24)
+    api = HttpApi(master, board, registry, chosen)
+    await api.start(host, port)
+    task = asyncio.create_task(master.run(), name="job")
+    try:
+        yield RunningJob(master, board, api, chosen), task
+    finally:
+        if not task.done():
+            master.cancel()
+        await asyncio.wait({task})
+        await api.close()
+
+
+def run_to_end(
+    settings: JobSettings,
+    graph: ExecutionGraph,
+    launcher: SlotLauncher,
+    *observers: JobEvents,
+    meanwhile: Callable[[RunningJob], object] | None = None,
+) -> JobResult:
+    """Run a job until it has ended; `meanwhile` is called (and awaited, if it is a coroutine) once it has started."""
+
+    async def run() -> JobResult:
+        async with running_job(settings, graph, launcher, *observers) as (job, task):
+            side: asyncio.Task[object] | None = None
+            if meanwhile is not None:
+                outcome = meanwhile(job)
+                if asyncio.iscoroutine(outcome):
+                    side = asyncio.create_task(outcome)
+            result = await task
+            if side is not None:
+                side.cancel()
+            return result
+
+    return asyncio.run(run())

@@ -1,0 +1,276 @@
+"""What the status API and the terminal show: the job's status, kept up to date by its events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.protocol.checkpoints import Abort, Completed
+from snapshot_engine.protocol.critical_path import CriticalPath
+from snapshot_engine.protocol.elements import Attempt
+from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.runtime.control_server import SlotConnection
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.storage.manifest import Manifest
+from snapshot_engine.wire.status import (
+    MAX_HISTORY_ENTRIES,
+    MAX_REPORTED_SAVEPOINTS,
+    CheckpointEntry,
+    CheckpointOutcome,
+    ExecutorStatus,
+    JobStatus,
+    PathStep,
+    Phase,
+    RegionFailure,
+    RegionState,
+    RegionStatus,
+    SavepointState,
+    SavepointStatus,
+    SlotStatus,
+)
+
+if TYPE_CHECKING:
+    from snapshot_engine.runtime.job_master import JobResult
+
+LONGEST_MESSAGE = 2000
+_ENDED = {"finished": Phase.FINISHED, "stopped": Phase.STOPPED, "failed": Phase.FAILED, "fenced": Phase.FAILED}
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+class StatusBoard(JobEvents):
+    """`revision` grows with every change; `transition` only with those that somebody should hear of at once."""
+
+    def __init__(self, settings: JobSettings, graph: ExecutionGraph, generation: int, application: str | None) -> None:
+        self.revision = 1
+        self.transition = 1
+        self.changed = asyncio.Condition()
+        self._waking: set[asyncio.Future[None]] = set()
+        self.figures: dict[str, dict[str, Any]] = {}
+        """What each subtask said with its last heartbeat."""
+        self._executors: dict[tuple[int, int], SlotConnection] = {}
+        self._history: deque[CheckpointEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
+        self._in_progress: set[int] = set()
+        needed = sum(len(region.slots()) for region in graph.regions)
+        self.status = JobStatus(
+            name=settings.name,
+            namespace=settings.namespace,
+            uid=settings.uid,
+            generation=generation,
+            application_id=application,
+            phase=Phase.STARTING,
+            started_at=now(),
+            regions=[
+                RegionStatus(id=str(region.id), vertices=region.vertices(), state=RegionState.WAITING)
+                for region in graph.regions
+            ],
+            slots=SlotStatus(total=needed, needed=needed),
+        )
+
+    def recall(self, history: list[Mapping[str, Any]]) -> None:
+        """Checkpoints of earlier drivers, as storage remembers them."""
+        for entry in history:
+            self._history.append(_entry_of(entry))
+        self._show_history()
+
+    def snapshot(self) -> JobStatus:
+        """The status as it is now; later changes do not show in it."""
+        return self.status.model_copy(deep=True)
+
+    # Regions.
+
+    def restoring(self, manifest: Manifest) -> None:
+        self._describe_last(manifest, None)
+
+    def starting(self, attempts: Mapping[int, Attempt], checkpoint: int | None) -> None:
+        for number, attempt in attempts.items():
+            region = self.status.regions[number]
+            region.state = RegionState.SCHEDULING
+            region.attempt = attempt.number
+            region.restarts = attempt.number - 1
+            region.last_restored_checkpoint = checkpoint
+            region.running_since = None
+        self.status.restarts = sum(region.restarts for region in self.status.regions)
+        self._note(transition=True)
+
+    def region_running(self, run: RegionRun) -> None:
+        region = self.status.regions[run.region]
+        region.state = RegionState.RUNNING
+        region.running_since = now()
+        self._note(transition=True)
+
+    def region_finished(self, run: RegionRun) -> None:
+        self.status.regions[run.region].state = RegionState.FINISHED
+        self._note(transition=True)
+
+    def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str) -> None:
+        region = self.status.regions[run.region]
+        region.state = RegionState.STOPPING
+        text = f"{message}\n{traceback}" if traceback else message
+        region.last_failure = RegionFailure(at=now(), cause=cause, message=text[:LONGEST_MESSAGE])
+        self.status.phase = Phase.RECOVERING
+        self._note(transition=True)
+
+    def all_running(self) -> None:
+        self.status.phase = Phase.RUNNING
+        self._note(transition=True)
+
+    def ended(self, result: JobResult) -> None:
+        self.status.phase = _ENDED[result.outcome.value]
+        if self.status.phase is Phase.FAILED:
+            self.status.error = "\n".join([result.message, *result.history])[:LONGEST_MESSAGE]
+        self._note(transition=True)
+
+    def heartbeat(self, connection: SlotConnection, subtasks: dict[str, dict[str, Any]]) -> None:
+        self.figures.update(subtasks)
+        known = self._executors.get((connection.region, connection.slot))
+        self._executors[(connection.region, connection.slot)] = connection
+        if known is None or known.hello.executor != connection.hello.executor:
+            self._describe_executors()
+
+    def _describe_executors(self) -> None:
+        found: dict[str, ExecutorStatus] = {}
+        for connection in self._executors.values():
+            hello = connection.hello
+            executor = found.setdefault(
+                hello.executor, ExecutorStatus(executor_id=hello.executor, host=hello.host, pod_name=hello.pod)
+            )
+            executor.slots += 1
+            if str(connection.region) not in executor.regions:
+                executor.regions.append(str(connection.region))
+        self.status.executors = list(found.values())
+        self.status.slots.used = len(self._executors)
+        self._note(transition=True)
+
+    # Checkpoints.
+
+    def checkpoint_triggered(self, checkpoint: int) -> None:
+        self._in_progress.add(checkpoint)
+        self._note()
+
+    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None:
+        self._in_progress.discard(outcome.checkpoint)
+        duration = outcome.completed_at - outcome.triggered_at
+        entry = CheckpointEntry(
+            id=outcome.checkpoint,
+            outcome=CheckpointOutcome.COMPLETED,
+            triggered_at=at(outcome.triggered_at),
+            completed_at=at(outcome.completed_at),
+            duration_seconds=duration,
+            size_bytes=manifest.size(),
+            full_size_bytes=manifest.size(),
+            path=uri,
+            critical_path=[
+                PathStep(
+                    subtask=str(step.subtask),
+                    start_delay=step.waited,
+                    sync=step.synchronous,
+                    async_=step.asynchronous,
+                )
+                for step in path.steps
+            ],
+        )
+        self._history.append(entry)
+        self._show_history()
+        checkpoint = self.status.checkpoint
+        checkpoint.completed += 1
+        if outcome.savepoint is not None:
+            self._savepoint_done(outcome.savepoint, outcome.checkpoint, uri)
+        if outcome.commits:
+            checkpoint.consecutive_failures = 0
+            self._describe_last(manifest, uri)
+            checkpoint.duration_seconds = duration
+        self._note(transition=outcome.savepoint is not None)
+
+    def checkpoint_aborted(self, action: Abort) -> None:
+        self._in_progress.discard(action.checkpoint)
+        moment = now()
+        self._history.append(
+            CheckpointEntry(
+                id=action.checkpoint,
+                outcome=CheckpointOutcome.ABORTED,
+                triggered_at=moment,
+                completed_at=moment,
+                reason=action.reason,
+            )
+        )
+        self._show_history()
+        checkpoint = self.status.checkpoint
+        checkpoint.failed += 1
+        checkpoint.consecutive_failures += 1
+        checkpoint.last_failure = action.reason
+        if action.savepoint is not None:
+            known = self.savepoint(action.savepoint)
+            if known is not None:
+                known.state = SavepointState.FAILED
+                known.error = action.reason
+        self._note(transition=action.savepoint is not None)
+
+    def _describe_last(self, manifest: Manifest, uri: str | None) -> None:
+        checkpoint = self.status.checkpoint
+        checkpoint.last_completed_id = manifest.checkpoint
+        checkpoint.path = uri
+        checkpoint.size_bytes = checkpoint.full_size_bytes = manifest.size()
+        checkpoint.completed_at = at(manifest.completed_at)
+
+    def _show_history(self) -> None:
+        self.status.checkpoint.history = list(reversed(self._history))
+        self.status.checkpoint.in_progress = sorted(self._in_progress)
+
+    # Savepoints.
+
+    def savepoint(self, name: str) -> SavepointStatus | None:
+        return next((known for known in self.status.savepoints if known.name == name), None)
+
+    def savepoint_requested(self, name: str) -> SavepointStatus:
+        known = SavepointStatus(name=name, state=SavepointState.PENDING, requested_at=now())
+        self.status.savepoints = [*self.status.savepoints, known][-MAX_REPORTED_SAVEPOINTS:]
+        self._note(transition=True)
+        return known
+
+    def _savepoint_done(self, name: str, checkpoint: int, uri: str) -> None:
+        known = self.savepoint(name) or self.savepoint_requested(name)
+        known.state = SavepointState.COMPLETED
+        known.path = uri
+        known.checkpoint_id = checkpoint
+        known.completed_at = now()
+
+    def _note(self, transition: bool = False) -> None:
+        self.revision += 1
+        if transition:
+            self.transition = self.revision
+        task = asyncio.ensure_future(self._wake())
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)
+
+    async def _wake(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+
+def _entry_of(doc: Mapping[str, Any]) -> CheckpointEntry:
+    completed = doc.get("completedAt", 0.0)
+    triggered = doc.get("triggeredAt", completed)
+    return CheckpointEntry(
+        id=doc["id"],
+        outcome=CheckpointOutcome(doc["outcome"]),
+        triggered_at=at(triggered),
+        completed_at=at(completed),
+        duration_seconds=completed - triggered if doc["outcome"] == "Completed" else None,
+        size_bytes=doc.get("sizeBytes"),
+        full_size_bytes=doc.get("fullSizeBytes"),
+        path=doc.get("path"),
+        reason=doc.get("reason"),
+        critical_path=[PathStep.model_validate(step) for step in doc.get("criticalPath", ())],
+    )
