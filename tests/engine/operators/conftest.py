@@ -136,3 +136,9 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+@pytest.fixture(scope="session")
+def new_bench() -> type[Bench]:
+    """For tests that need one for every example they try."""
+    return Bench

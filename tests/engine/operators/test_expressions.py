@@ -128,7 +128,7 @@ def test_what_needs_more_than_its_row_is_refused(expr: Any) -> None:
         col("n").fill_null(0).clip(0, 5),
         col("city").str.contains("o").not_(),
         pl.coalesce("city", pl.lit("?")),
-        col("n").map_batches(lambda n: n + 1, return_dtype=pl.Int64),
+        col("n").map_batches(lambda n: n + 1, return_dtype=pl.Int32),
         pl.all(),
     ],
     ids=str,
