@@ -19,6 +19,11 @@ class StreamEnd:
     def __init__(self, node: LogicalNode) -> None:
         self._node = node
 
+    @property
+    def sink(self) -> Any:
+        """The sink object itself."""
+        return self._node.sink
+
     def name(self, name: str) -> StreamEnd:
         """What the sink is called in plans, metrics and messages."""
         self._node.name = name
@@ -52,4 +57,7 @@ def _write(sink: Any, input: StreamType) -> Step:
     lacking = [member for member in ("exactly_once", "open", "commit", "sweep") if not hasattr(sink, member)]
     if lacking:
         raise TypeError(f"{sink!r} is not a Sink: it has no {', '.join(lacking)}")
+    check = getattr(sink, "check", None)
+    if check is not None:
+        check(input.schema)
     return Step(partial(SinkOperator, sink=sink, input=input), input, stateful=bool(sink.exactly_once))

@@ -14,6 +14,8 @@ from snapshot_engine.graph.job_graph import Exchange, Partitioning
 from snapshot_engine.graph.logical import NOTHING_SAID, LogicalNode, Step
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
     import pyarrow as pa
 
@@ -200,17 +202,19 @@ class DataStream:
 
         return write_to(self, sink, name, uid, parallelism)
 
-    def print(self, *, limit: int | None = None) -> StreamEnd:
+    def print(self, prefix: str = "") -> StreamEnd:
         """Show the rows in the slots' output; for looking, not for exactly-once."""
-        from snapshot_engine.api.sinks import print_rows
+        from snapshot_engine.api.sinks import write_to
+        from snapshot_engine.connectors.console import ConsoleSink
 
-        return print_rows(self, limit)
+        return write_to(self, ConsoleSink(prefix), "print", None, None)
 
-    def collect(self, name: str = "collected") -> StreamEnd:
-        """Keep the rows where tests can read them."""
-        from snapshot_engine.api.sinks import collect_rows
+    def collect(self, folder: str | Path | None = None) -> StreamEnd:
+        """Keep the rows where a test can read them: `.sink.read_committed()` on what this returns."""
+        from snapshot_engine.api.sinks import write_to
+        from snapshot_engine.connectors.collect_sink import CollectSink
 
-        return collect_rows(self, name)
+        return write_to(self, CollectSink(folder), "collect", None, None)
 
     # -- what needs a key: planned as errors, so that all of a pipeline's problems are reported together
     # ----------------

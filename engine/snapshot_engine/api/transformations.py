@@ -64,11 +64,15 @@ def _batch_output(fn: Callable[[Any], Any], method: str, schema: SchemaLike | No
 
 
 def select(columns: Sequence[Any], named: Mapping[str, Any], input: StreamType) -> Step:
+    import polars as pl
+
     from snapshot_engine.operators.expressions import SelectOperator, output_schema
 
     require_columnar(input, "select")
-    require_columns(input.schema, [column for column in columns if isinstance(column, str)])
-    exprs = [*expressions(columns, named), *_hidden_columns(input)]
+    exprs = expressions(columns, named)
+    require_known_columns(exprs, input)
+    chosen = output_schema(exprs, input, keep=False).names
+    exprs += [pl.col(name) for name in input.schema.names if name in HIDDEN and name not in chosen]
     output = columns_output(output_schema(exprs, input, keep=False), input.event_time)
     return Step(partial(SelectOperator, exprs=exprs, input=input, output=output), output)
 
@@ -78,6 +82,7 @@ def with_columns(columns: Sequence[Any], named: Mapping[str, Any], input: Stream
 
     require_columnar(input, "with_columns")
     exprs = expressions(columns, named)
+    require_known_columns(exprs, input)
     output = columns_output(output_schema(exprs, input, keep=True), input.event_time)
     return Step(partial(WithColumnsOperator, exprs=exprs, input=input, output=output), output)
 
@@ -85,13 +90,14 @@ def with_columns(columns: Sequence[Any], named: Mapping[str, Any], input: Stream
 def where(condition: pl.Expr | str, input: StreamType) -> Step:
     import polars as pl
 
-    from snapshot_engine.operators.expressions import FilterExprOperator, output_schema
+    from snapshot_engine.operators.expressions import FilterExprOperator, require_condition
 
     require_columnar(input, "where")
     expr = pl.sql_expr(condition) if isinstance(condition, str) else condition
     if not isinstance(expr, pl.Expr):
         raise TypeError(f'where needs an expression such as col("price") > 100, not {condition!r}')
-    output_schema([expr], input, keep=False)
+    require_known_columns([expr], input)
+    require_condition(expr, input)
     return Step(partial(FilterExprOperator, expr=expr, input=input), input)
 
 
@@ -110,11 +116,10 @@ def expressions(columns: Sequence[Any], named: Mapping[str, Any]) -> list[pl.Exp
     ]
 
 
-def _hidden_columns(input: StreamType) -> list[pl.Expr]:
-    """What the user cannot name goes on by itself."""
-    import polars as pl
-
-    return [pl.col(name) for name in input.schema.names if name in HIDDEN]
+def require_known_columns(exprs: Sequence[pl.Expr], input: StreamType) -> None:
+    """Selectors (`col("^a.*$")`) name what there is; everything else must be there."""
+    named = [name for expr in exprs if not expr.meta.has_multiple_outputs() for name in expr.meta.root_names()]
+    require_columns(input.schema, named)
 
 
 def watermark(

@@ -130,7 +130,7 @@ def _latency(exchange: Exchange, interval: float | None) -> str | None:
     if exchange is Exchange.COMMITTED:
         return f"up to one checkpoint interval{_in_seconds(1, interval)}"
     if exchange is Exchange.BLOCKING:
-        return "starts when the producer has ended"
+        return "the time until the producer has ended"
     return None
 
 

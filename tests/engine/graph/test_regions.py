@@ -49,16 +49,12 @@ def test_regions_that_depend_on_each_other_in_a_cycle_are_one(graph_of):
 
 
 def test_a_cycle_through_all_to_all_cuts_takes_all_parallel_instances_in(graph_of):
-    graph = graph_of(
-        {"a": 2, "b": 2, "c": 2}, ["a hash b committed", "b hash c committed", "a forward c"]
-    )
+    graph = graph_of({"a": 2, "b": 2, "c": 2}, ["a hash b committed", "b hash c committed", "a forward c"])
     assert regions(graph) == [{"a[0]", "a[1]", "b[0]", "b[1]", "c[0]", "c[1]"}]
 
 
 def test_a_cycle_along_forward_cuts_stays_within_its_instance(graph_of):
-    graph = graph_of(
-        {"a": 2, "b": 2, "c": 2}, ["a forward b memory", "b forward c memory", "a forward c"]
-    )
+    graph = graph_of({"a": 2, "b": 2, "c": 2}, ["a forward b memory", "b forward c memory", "a forward c"])
     assert regions(graph) == [{"a[0]", "b[0]", "c[0]"}, {"a[1]", "b[1]", "c[1]"}]
 
 
