@@ -1,0 +1,93 @@
+"""`status`, `savepoint` and `stop`: what a running job is asked over its control API."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from snapshot_engine.cli import running
+from snapshot_engine.cli.view import status_table
+from snapshot_engine.wire import control
+from snapshot_engine.wire.manifest import ManifestError, load_manifest
+from snapshot_engine.wire.status import SavepointState, SavepointStatus
+
+PAUSE_SECONDS = 0.2
+
+
+class JobClient:
+    def __init__(self, manifest: Path) -> None:
+        job = load_manifest(manifest)
+        self._manifest = manifest
+        found = running.find(job, manifest)
+        self.url: str = found["url"]
+        self._token: str = found["token"]
+
+    def get(self, path: str) -> Any:
+        return self._ask(urllib.request.Request(self.url + path))
+
+    def post(self, path: str, body: Any) -> Any:
+        data = json.dumps(body.to_wire()).encode()
+        return self._ask(urllib.request.Request(self.url + path, data=data, method="POST"))
+
+    def is_there(self) -> bool:
+        try:
+            self.get(control.STATUS_PATH)
+        except ManifestError:
+            return False
+        return True
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        request.add_header("Authorization", f"Bearer {self._token}")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise ManifestError(f"{self._manifest}: ", [f"the job answered: {error.read().decode()}"]) from error
+        except OSError as error:
+            raise ManifestError(f"{self._manifest}: ", [f"the job does not answer at {self.url}: {error}"]) from error
+
+
+def show_status(manifest: Path, output: str) -> None:
+    client = JobClient(manifest)
+    answer = client.get(control.STATUS_PATH)
+    if output == "json":
+        click.echo(json.dumps(answer["status"], indent=2))
+        return
+    status = control.StatusResponse.model_validate(answer).status
+    Console().print(status_table(status, {}, int(client.url.rpartition(":")[2])))
+
+
+def take_savepoint(manifest: Path, name: str | None) -> None:
+    client = JobClient(manifest)
+    chosen = name or f"manual-{datetime.now():%Y%m%d-%H%M%S}"
+    client.post(control.SAVEPOINTS_PATH, control.SavepointRequest(name=chosen))
+    while True:
+        known = SavepointStatus.model_validate(client.get(control.savepoint_path(chosen)))
+        if known.state is SavepointState.COMPLETED:
+            click.echo(known.path)
+            return
+        if known.state is SavepointState.FAILED:
+            raise ManifestError(f"{manifest}: ", [f"savepoint {chosen!r} failed: {known.error}"])
+        time.sleep(PAUSE_SECONDS)
+
+
+def stop_job(manifest: Path, name: str | None, cancel: bool) -> None:
+    client = JobClient(manifest)
+    mode = control.StopMode.CHECKPOINT
+    if cancel:
+        mode = control.StopMode.CANCEL
+    elif name is not None:
+        mode = control.StopMode.SAVEPOINT
+    client.post(control.STOP_PATH, control.StopRequest(mode=mode, name=name))
+    while client.is_there():
+        time.sleep(PAUSE_SECONDS)
+    click.echo("stopped")

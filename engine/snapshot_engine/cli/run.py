@@ -1,0 +1,110 @@
+"""`streamingjob run`: a manifest on an embedded Spark, watched in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from snapshot_engine.cli import running
+from snapshot_engine.cli.view import LineView, LiveView, View, wants_live_view
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_plan import plan
+from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
+from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
+from snapshot_engine.runtime.job_settings import JobSettings, settings_of
+from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.wire.manifest import load_manifest
+from snapshot_engine.wire.quantities import parse_duration
+from snapshot_engine.wire.status import ExitCode
+
+_EXIT_CODES = {
+    Outcome.FINISHED: ExitCode.FINISHED,
+    Outcome.STOPPED: ExitCode.FINISHED,
+    Outcome.FAILED: ExitCode.RESTARTS_EXHAUSTED,
+    Outcome.FENCED: ExitCode.FENCED,
+}
+
+
+def run_manifest(
+    manifest: Path,
+    overrides: Sequence[str],
+    restore: str | None,
+    duration: str | None,
+    port: int,
+    plain: bool,
+) -> int:
+    """Returns the exit code."""
+    job = load_manifest(manifest, overrides)
+    seconds = parse_duration(duration) if duration is not None else None
+    graph = plan(job, folder=manifest.resolve().parent)
+    for warning in graph.warnings:
+        click.secho(f"warning: {warning}", fg="yellow", err=True)
+    execution = ExecutionGraph(graph)
+    settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
+    if restore is not None:
+        settings = dataclasses.replace(settings, restore_from=_which(restore), take_over=True)
+    settings.storage.open()  # a place that cannot be written is told before Spark takes its seconds to start
+    slots, regions = slots_of(execution), len(execution.regions)
+    click.echo(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
+    launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
+    view: View = LiveView() if wants_live_view() and not plain else LineView()
+    file = running.address_file(job, manifest)
+    try:
+        result = asyncio.run(_run(settings, execution, launcher, view, seconds, port, file))
+    finally:
+        file.unlink(missing_ok=True)
+        launcher.close()
+    return _tell(result)
+
+
+def _which(restore: str) -> str:
+    """A bare name means a savepoint of this job."""
+    return restore if restore.isdigit() or "/" in restore else f"savepoints/{restore}"
+
+
+async def _run(
+    settings: JobSettings,
+    graph: ExecutionGraph,
+    launcher: SlotLauncher,
+    view: View,
+    seconds: float | None,
+    port: int,
+    file: Path,
+) -> JobResult:
+    async with running_job(settings, graph, launcher, view, port=port) as (job, task):
+        running.announce(file, job.api.port, job.token)
+        _stop_on_signals(job.master)
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, job.master.stop)
+        with view.showing(job.board, job.api.port):
+            return await task
+
+
+def _stop_on_signals(master: JobMaster) -> None:
+    """The first Ctrl-C asks for a last checkpoint, the second one does not wait for it."""
+
+    def stop() -> None:
+        if master.stopping:
+            master.cancel("stopped without a last checkpoint")
+        else:
+            master.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _tell(result: JobResult) -> int:
+    if result.outcome in (Outcome.FINISHED, Outcome.STOPPED):
+        click.secho(f"{result.outcome.value}: {result.message}", fg="green")
+        if result.savepoint:
+            click.echo(f"savepoint: {result.savepoint}")
+    else:
+        click.secho(f"{result.outcome.value}: {result.message}", fg="red", err=True)
+        for entry in result.history:
+            click.echo(f"  {entry}", err=True)
+    return int(_EXIT_CODES[result.outcome])
