@@ -52,9 +52,7 @@ def find_destinations(
 
 
 @inner
-def _place(
-    row: int, lane: int, destinations: Destinations, cursors: npt.NDArray[np.uint64], out: Order
-) -> None:
+def _place(row: int, lane: int, destinations: Destinations, cursors: npt.NDArray[np.uint64], out: Order) -> None:
     destination = destinations[row]
     position = cursors[lane, destination]
     out[position] = row
@@ -81,10 +79,7 @@ def sort_by_destination(destinations: Destinations, counts: LaneCounts, out: Ord
 
 
 @kernel(
-    *[
-        (read(word), read(types.uint32), write(word))
-        for word in (types.uint8, types.uint16, types.uint32, types.uint64)
-    ]
+    *[(read(word), read(types.uint32), write(word)) for word in (types.uint8, types.uint16, types.uint32, types.uint64)]
 )
 def gather_values(source: npt.NDArray[Any], order: Order, out: npt.NDArray[Any]) -> None:
     for position in range(len(order)):

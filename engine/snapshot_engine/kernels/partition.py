@@ -44,9 +44,7 @@ class HashPartitioner:
         self.key_columns = tuple(key_columns)
         self.parallelism = parallelism
         self.key_groups = key_groups
-        self._owners = np.array(
-            [owner_of(group, parallelism, key_groups) for group in range(key_groups)], np.uint16
-        )
+        self._owners = np.array([owner_of(group, parallelism, key_groups) for group in range(key_groups)], np.uint16)
 
     def split(self, batch: pa.RecordBatch) -> list[pa.RecordBatch | None]:
         """The rows of each subtask, in the order they came; None where there are none."""

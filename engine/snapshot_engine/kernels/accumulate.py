@@ -1,0 +1,107 @@
+"""Adding batches of values to accumulators.
+
+Accumulators are the columns of one row-major matrix, so that all of a key's state shares a cache line. `rows` says to
+which row each value goes. `valid` is empty where all values count; else values that are not valid are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from snapshot_engine.kernels.compiled import kernel, read, write
+
+Rows = npt.NDArray[np.int32]
+Validity = npt.NDArray[np.bool_]
+Matrix = npt.NDArray[Any]
+
+ALL_VALID: Validity = np.empty(0, np.bool_)
+
+_ROWS = read(types.int32)
+_VALID = read(types.boolean)
+_INTEGERS = (_ROWS, read(types.int64), _VALID, write(types.int64, 2), types.int64)
+_FLOATS = (_ROWS, read(types.float64), _VALID, write(types.float64, 2), types.int64)
+
+
+@kernel((_ROWS, write(types.int64, 2), types.int64))
+def count_rows(rows: Rows, matrix: Matrix, column: int) -> None:
+    for i in range(len(rows)):
+        matrix[rows[i], column] += 1
+
+
+@kernel((_ROWS, write(types.int64, 2), types.int64, types.int64))
+def mark_rows(rows: Rows, matrix: Matrix, column: int, mark: int) -> None:
+    for i in range(len(rows)):
+        matrix[rows[i], column] = mark
+
+
+@kernel((_ROWS, _VALID, write(types.int64, 2), types.int64))
+def count_invalid(rows: Rows, valid: Validity, matrix: Matrix, column: int) -> None:
+    for i in range(len(valid)):
+        if not valid[i]:
+            matrix[rows[i], column] += 1
+
+
+@kernel(_INTEGERS, _FLOATS)
+def add_values(rows: Rows, values: npt.NDArray[Any], valid: Validity, matrix: Matrix, column: int) -> None:
+    if len(valid) == 0:
+        for i in range(len(rows)):
+            matrix[rows[i], column] += values[i]
+    else:
+        for i in range(len(rows)):
+            if valid[i]:
+                matrix[rows[i], column] += values[i]
+
+
+@kernel(_INTEGERS)
+def lower_integers(rows: Rows, values: npt.NDArray[Any], valid: Validity, matrix: Matrix, column: int) -> None:
+    for i in range(len(rows)):
+        if (len(valid) == 0 or valid[i]) and values[i] < matrix[rows[i], column]:
+            matrix[rows[i], column] = values[i]
+
+
+@kernel(_INTEGERS)
+def raise_integers(rows: Rows, values: npt.NDArray[Any], valid: Validity, matrix: Matrix, column: int) -> None:
+    for i in range(len(rows)):
+        if (len(valid) == 0 or valid[i]) and values[i] > matrix[rows[i], column]:
+            matrix[rows[i], column] = values[i]
+
+
+@kernel(_FLOATS)
+def lower_floats(rows: Rows, values: npt.NDArray[Any], valid: Validity, matrix: Matrix, column: int) -> None:
+    """NaN stands for no value yet; a NaN among the values counts only where there is nothing else."""
+    for i in range(len(rows)):
+        if len(valid) == 0 or valid[i]:
+            current = matrix[rows[i], column]
+            if values[i] < current or np.isnan(current):
+                matrix[rows[i], column] = values[i]
+
+
+@kernel(_FLOATS)
+def raise_floats(rows: Rows, values: npt.NDArray[Any], valid: Validity, matrix: Matrix, column: int) -> None:
+    """As `lower_floats`."""
+    for i in range(len(rows)):
+        if len(valid) == 0 or valid[i]:
+            current = matrix[rows[i], column]
+            if values[i] > current or np.isnan(current):
+                matrix[rows[i], column] = values[i]
+
+
+@kernel((read(types.int64, 2), types.int64, types.int64, write(types.int32)))
+def rows_marked_after(matrix: Matrix, column: int, mark: int, out: Rows) -> int:
+    """The rows whose mark is greater than `mark`, into `out`; returns how many they are."""
+    count = 0
+    for row in range(len(matrix)):
+        out[count] = row
+        count += matrix[row, column] > mark
+    return count
+
+
+@kernel((read(types.int64, 2), read(types.int32), write(types.int64, 2)))
+def gather_rows(matrix: Matrix, rows: Rows, out: Matrix) -> None:
+    for i in range(len(rows)):
+        for column in range(matrix.shape[1]):
+            out[i, column] = matrix[rows[i], column]

@@ -1,0 +1,146 @@
+"""A hash table from byte strings to row numbers; laid out like `tuple_table.py`.
+
+The strings of all rows lie one behind the other in an arena: row r has arena[ends[r] : ends[r + 1]], which is Arrow's
+own layout of a binary column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from snapshot_engine.kernels.compiled import inner, kernel, read, write
+from snapshot_engine.kernels.memory import COPY_SLACK, address_of, copy_bytes, load_byte, load_word
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[Any]
+Slots = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int32]
+
+_OFFSET_TYPES = (types.int32, types.int64)
+
+
+@inner
+def _same_bytes(left: int, right: int, length: int) -> bool:
+    done = 0
+    while length - done >= 8:
+        if load_word(left + done) != load_word(right + done):
+            return False
+        done += 8
+    while done < length:
+        if load_byte(left + done) != load_byte(right + done):
+            return False
+        done += 1
+    return True
+
+
+@kernel(
+    *[
+        (
+            read(types.uint8),
+            read(offset),
+            read(types.uint64),
+            types.int64,
+            write(types.int64),
+            types.uint64,
+            write(types.uint8),
+            write(types.int64),
+            write(types.uint64),
+            types.int64,
+            write(types.int32),
+        )
+        for offset in _OFFSET_TYPES
+    ]
+)
+def add_byte_strings(
+    data: Bytes,
+    offsets: Offsets,
+    new_hashes: Hashes,
+    begin: int,
+    slots: Slots,
+    shift: int,
+    arena: Bytes,
+    ends: Offsets,
+    hashes: Hashes,
+    count: int,
+    rows: Rows,
+) -> tuple[int, int]:
+    """As `add_words`; it also stops where the arena has no room left for a string and COPY_SLACK."""
+    mask = (len(slots) >> 1) - 1
+    source = address_of(data)
+    kept = address_of(arena)
+    for i in range(begin, len(new_hashes)):
+        wanted = np.int64(new_hashes[i])
+        slot = np.int64(new_hashes[i] >> np.uint64(shift))
+        start = source + offsets[i]
+        length = offsets[i + 1] - offsets[i]
+        while True:
+            row = slots[2 * slot + 1]
+            if row == 0:
+                end = ends[count]
+                if count == len(hashes) or end + length + COPY_SLACK > len(arena):
+                    return count, i
+                copy_bytes(start, length, source + len(data), kept + end)
+                hashes[count] = new_hashes[i]
+                count += 1
+                ends[count] = end + length
+                slots[2 * slot] = wanted
+                slots[2 * slot + 1] = count
+                rows[i] = count - 1
+                break
+            if slots[2 * slot] == wanted:
+                end = ends[row]
+                if end - ends[row - 1] == length and _same_bytes(start, kept + end - length, length):
+                    rows[i] = row - 1
+                    break
+            slot = (slot + 1) & mask
+    return count, len(new_hashes)
+
+
+@kernel(
+    *[
+        (
+            read(types.uint8),
+            read(offset),
+            read(types.uint64),
+            read(types.int64),
+            types.uint64,
+            read(types.uint8),
+            read(types.int64),
+            write(types.int32),
+        )
+        for offset in _OFFSET_TYPES
+    ]
+)
+def find_byte_strings(
+    data: Bytes,
+    offsets: Offsets,
+    hashes: Hashes,
+    slots: Slots,
+    shift: int,
+    arena: Bytes,
+    ends: Offsets,
+    rows: Rows,
+) -> None:
+    """The row of each byte string, -1 where it has none."""
+    mask = (len(slots) >> 1) - 1
+    source = address_of(data)
+    kept = address_of(arena)
+    for i in range(len(hashes)):
+        wanted = np.int64(hashes[i])
+        slot = np.int64(hashes[i] >> np.uint64(shift))
+        length = offsets[i + 1] - offsets[i]
+        while slots[2 * slot + 1] != 0:
+            row = slots[2 * slot + 1]
+            if (
+                slots[2 * slot] == wanted
+                and ends[row] - ends[row - 1] == length
+                and _same_bytes(source + offsets[i], kept + ends[row - 1], length)
+            ):
+                break
+            slot = (slot + 1) & mask
+        rows[i] = slots[2 * slot + 1] - 1
