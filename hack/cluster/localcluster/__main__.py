@@ -6,13 +6,15 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 
-from localcluster.api_server import api_server_in
+from localcluster.api_server import FOLDER_PREFIX, api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
 from localcluster.settings import PROJECT_IMAGE, Settings
+from localcluster.testing.chosen_cluster import started_by_tests
 
 STARTED = time.monotonic()
 
@@ -23,6 +25,7 @@ def say(message: str) -> None:
 
 def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     cluster.up(arguments.nodes)
+    started_by_tests(cluster).unlink(missing_ok=True)
     paths = cluster.settings.paths
     say("the cluster is ready")
     print(cluster.kubectl("get", "nodes", "-o", "wide"), end="")
@@ -49,22 +52,29 @@ def image(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
 def api_server(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     """Runs until it is interrupted: what was started in front of one's eyes is not forgotten."""
     settings = cluster.settings
-    server = api_server_in(settings.paths.cache / f"api-server-{os.getpid()}", settings, say)
+    server = api_server_in(settings.paths.cache / f"{FOLDER_PREFIX}{os.getpid()}", settings, say)
     try:
         server.start()
         say("the API server is ready; interrupt to end it")
         print(f"\n  export KUBECONFIG={server.kubeconfig}", flush=True)
         if not arguments.once:
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            wait_for_interrupt()
     finally:
         server.stop()
     say("the API server is gone")
 
 
+def wait_for_interrupt() -> None:
+    interrupted = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: interrupted.set())
+    interrupted.wait()
+
+
 def node(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     chosen = cluster.node(arguments.number)
     actions: dict[str, Callable[[], None]] = {
-        "start": lambda: cluster.start_node(arguments.number),
+        "start": lambda: cluster.add_node(arguments.number),
         "remove": lambda: cluster.remove_node(arguments.number),
         "kill": chosen.kill,
         "cut": chosen.cut_link,

@@ -7,6 +7,7 @@ pods, deletes a namespace's contents or collects what an owner left: those are t
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,11 +16,14 @@ from pathlib import Path
 
 from localcluster import debian_packages, preflight, programs
 from localcluster.certificates import Authority
-from localcluster.control_plane import ControlPlane, api_server_certificate, remove_folder
+from localcluster.control_plane import API_SERVER, ETCD, ControlPlane, api_server_certificate, remove_folder
 from localcluster.errors import ClusterError
+from localcluster.processes import ProcessFolder
 from localcluster.settings import Ports, Settings
 
 LOOPBACK = "127.0.0.1"
+FOLDER_PREFIX = "api-server-"
+OWNER = "owner"
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,24 @@ def api_server_in(folder: Path, settings: Settings, say: Callable[[str], None]) 
     with one_at_a_time(paths.cache / "lock"):
         programs.provide(paths, say)
         issue_certificates(authority, settings)
+        sweep_abandoned(paths.cache)
+        claim(folder)
     return ApiServer(ControlPlane(folder, paths.programs, authority, settings.network, free_ports(), LOOPBACK))
+
+
+def claim(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    ProcessFolder(folder).remember(OWNER, os.getpid())
+
+
+def sweep_abandoned(cache: Path) -> None:
+    """Ends what a test run left that was killed before it could."""
+    for folder in cache.glob(f"{FOLDER_PREFIX}*"):
+        processes = ProcessFolder(folder)
+        if not processes.find(OWNER):
+            for name in (API_SERVER, ETCD):
+                processes.stop(name, patience=1)
+            remove_folder(folder)
 
 
 def issue_certificates(authority: Authority, settings: Settings) -> None:

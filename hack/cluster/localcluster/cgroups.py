@@ -7,20 +7,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from localcluster.settings import CGROUP
-
 ROOT = Path("/sys/fs/cgroup")
 
 
-def node_cgroup(node: str) -> str:
-    """As the kubelet names it: from the root of the hierarchy."""
-    return f"/{CGROUP}/{node}"
-
-
-def create(node: str) -> None:
+def create(cluster: str, node: str) -> None:
     for hierarchy in hierarchies():
         folder = hierarchy
-        for part in (CGROUP, node):
+        for part in (cluster, node):
             delegate_controllers(folder)
             folder = folder / part
             folder.mkdir(exist_ok=True)
@@ -28,15 +21,15 @@ def create(node: str) -> None:
         delegate_controllers(folder)
 
 
-def remove(node: str | None = None) -> None:
-    """The node's cgroup, or the cluster's; what was killed may still be leaving it."""
-    for hierarchy in hierarchies():
-        folder = hierarchy / CGROUP / node if node else hierarchy / CGROUP
+def remove(*names: str) -> None:
+    """The cluster's cgroup, or a node's below it; what was killed may still be leaving it."""
+    for folder in existing(*names):
         remove_tree(folder, seconds=5)
 
 
-def left_behind() -> list[Path]:
-    return [hierarchy / CGROUP for hierarchy in hierarchies() if (hierarchy / CGROUP).exists()]
+def existing(*names: str) -> list[Path]:
+    folders = (hierarchy.joinpath(*names) for hierarchy in hierarchies())
+    return [folder for folder in folders if folder.exists()]
 
 
 def hierarchies() -> list[Path]:

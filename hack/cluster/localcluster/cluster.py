@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs
+from localcluster.api_server import sweep_abandoned
 from localcluster.certificates import Authority
 from localcluster.commands import run
 from localcluster.control_plane import ControlPlane, remove_folder
@@ -49,7 +50,7 @@ class LocalCluster:
 
     @property
     def host_network(self) -> HostNetwork:
-        return HostNetwork(self.settings.network, self.env)
+        return HostNetwork(self.settings.names, self.settings.network, self.env)
 
     def node(self, number: int) -> Node:
         return Node(number, self.settings)
@@ -130,6 +131,10 @@ class LocalCluster:
             pods = self.kubectl("-n", dns.NAMESPACE, "describe", "pods")
             raise ClusterError(f"{error}\n{pods}") from None
 
+    def add_node(self, number: int) -> None:
+        with self.lock():
+            self.start_node(number)
+
     def remove_node(self, number: int) -> None:
         with self.lock():
             self.node(number).stop()
@@ -140,6 +145,7 @@ class LocalCluster:
             return
         with self.lock():
             self.take_down()
+            sweep_abandoned(self.settings.paths.cache)
 
     def take_down(self) -> None:
         """Takes down whatever is there, whole or in part."""
@@ -151,7 +157,7 @@ class LocalCluster:
             node.stop()
         self.plane.stop()
         self.host_network.delete_bridge()
-        cgroups.remove()
+        cgroups.remove(self.settings.names.cgroup)
         remove_folder(self.settings.paths.running)
         self.settings.paths.kubeconfig.unlink(missing_ok=True)
 

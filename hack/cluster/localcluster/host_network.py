@@ -13,34 +13,43 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.commands import run, succeeds
-from localcluster.settings import BRIDGE, Network
+from localcluster.settings import Names, Network
 
 
 @dataclass(frozen=True)
 class HostNetwork:
+    names: Names
     network: Network
     env: dict[str, str]
 
     def create_bridge(self) -> None:
-        if bridge_exists():
+        if link_exists(self.names.bridge):
             return
-        self.ip("link", "add", BRIDGE, "type", "bridge")
-        self.ip("address", "add", f"{self.network.host_address}/24", "dev", BRIDGE)
-        self.ip("link", "set", BRIDGE, "up")
+        self.ip("link", "add", self.names.bridge, "type", "bridge")
+        self.ip("address", "add", f"{self.network.host_address}/24", "dev", self.names.bridge)
+        self.ip("link", "set", self.names.bridge, "up")
         # A bridge has no carrier, and its address no use, until something is plugged in.
-        self.ip("route", "replace", self.network.service_range, "via", self.network.node_address(1), "dev", BRIDGE)
+        self.ip(
+            "route",
+            "replace",
+            self.network.service_range,
+            "via",
+            self.network.node_address(1),
+            "dev",
+            self.names.bridge,
+        )
 
     def delete_bridge(self) -> None:
-        if bridge_exists():
-            self.ip("link", "delete", BRIDGE)
+        if link_exists(self.names.bridge):
+            self.ip("link", "delete", self.names.bridge)
 
     def plug_in(self, number: int, pid: int) -> None:
         """A cable from the bridge to the network namespace of that process, where its end is called eth0."""
-        link = link_name(number)
+        link = self.names.link(number)
         if link_exists(link):
             self.ip("link", "delete", link)
         self.ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-        self.ip("link", "set", link, "master", BRIDGE, "up")
+        self.ip("link", "set", link, "master", self.names.bridge, "up")
         self.ip(
             "route",
             "replace",
@@ -48,24 +57,28 @@ class HostNetwork:
             "via",
             self.network.node_address(number),
             "dev",
-            BRIDGE,
+            self.names.bridge,
         )
 
     def unplug(self, number: int) -> None:
-        if link_exists(link_name(number)):
-            self.ip("link", "delete", link_name(number))
+        if link_exists(self.names.link(number)):
+            self.ip("link", "delete", self.names.link(number))
         succeeds(["ip", "route", "delete", self.network.node_pod_range(number)], env=self.env)
 
     def cut(self, number: int) -> None:
-        self.ip("link", "set", link_name(number), "down")
+        self.ip("link", "set", self.names.link(number), "down")
 
     def mend(self, number: int) -> None:
-        self.ip("link", "set", link_name(number), "up")
+        self.ip("link", "set", self.names.link(number), "up")
 
     def overlapping_routes(self) -> list[str]:
         """Routes of this machine, not our own, that the cluster's addresses would hide."""
         ours = ipaddress.ip_network(self.network.whole)
-        return [route["dst"] for route in self.routes() if route.get("dev") != BRIDGE and overlaps(route["dst"], ours)]
+        return [
+            route["dst"]
+            for route in self.routes()
+            if route.get("dev") != self.names.bridge and overlaps(route["dst"], ours)
+        ]
 
     def routes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.ip("-json", "-4", "route", "show", "table", "main") or "[]")
@@ -80,14 +93,6 @@ def overlaps(destination: str, ours: ipaddress.IPv4Network | ipaddress.IPv6Netwo
         return False
     route = ipaddress.ip_network(destination, strict=False)
     return route.prefixlen > 0 and route.overlaps(ours)
-
-
-def link_name(number: int) -> str:
-    return f"streamingjob{number}n"
-
-
-def bridge_exists() -> bool:
-    return link_exists(BRIDGE)
 
 
 def link_exists(name: str) -> bool:

@@ -38,6 +38,11 @@ class Node:
         return f"node-{self.number}"
 
     @property
+    def cgroup(self) -> str:
+        """As the kubelet names it: from the root of the hierarchy."""
+        return f"/{self.settings.names.cgroup}/{self.name}"
+
+    @property
     def folder(self) -> Path:
         return self.settings.paths.running / self.name
 
@@ -57,7 +62,7 @@ class Node:
 
     @property
     def host_network(self) -> HostNetwork:
-        return HostNetwork(self.settings.network, self.env)
+        return HostNetwork(self.settings.names, self.settings.network, self.env)
 
     def find_init(self) -> Process | None:
         return self.processes.find(f"{self.name}-init")
@@ -66,7 +71,7 @@ class Node:
         """Everything but the kubelet, which waits for the images."""
         remove_folder(self.folder)
         self.remove_traces()
-        cgroups.create(self.name)
+        cgroups.create(self.settings.names.cgroup, self.name)
         spec = self.write_configuration(plane)
         separation = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command: list[Argument] = [
@@ -95,7 +100,7 @@ class Node:
         containerd.write_text(containerd_toml(debian_packages.cni_plugins(paths), cni.parent))
         authority = plane.authority.pair.certificate
         kubelet = write_json(
-            self.folder / "kubelet.json", kubelet_configuration(self.name, network, authority, resolv_conf)
+            self.folder / "kubelet.json", kubelet_configuration(self.cgroup, network, authority, resolv_conf)
         )
         proxy = write_json(
             self.folder / "kube-proxy.json",
@@ -183,7 +188,7 @@ class Node:
         for record in (f"{self.name}-init", self.name):
             self.processes.stop(record, patience=2)
         self.host_network.unplug(self.number)
-        cgroups.remove(self.name)
+        cgroups.remove(self.settings.names.cgroup, self.name)
         for folder in (self.kept / "var-lib").glob("*"):
             if folder.name != "containerd":
                 shutil.rmtree(folder, ignore_errors=True)

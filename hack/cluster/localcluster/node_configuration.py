@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from localcluster.cgroups import node_cgroup
 from localcluster.settings import CLUSTER_DOMAIN, PAUSE_IMAGE, Network
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -58,14 +57,14 @@ def cni_configuration(pod_range: str) -> dict[str, Any]:
     }
 
 
-def kubelet_configuration(node: str, network: Network, authority: Path, resolv_conf: Path) -> dict[str, Any]:
+def kubelet_configuration(cgroup: str, network: Network, authority: Path, resolv_conf: Path) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "failCgroupV1": False,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": node_cgroup(node),
+        "cgroupRoot": cgroup,
         "enforceNodeAllocatable": [],
         "clusterDNS": [network.dns_service],
         "clusterDomain": CLUSTER_DOMAIN,

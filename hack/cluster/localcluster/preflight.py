@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from localcluster.errors import ClusterError
-from localcluster.host_network import HostNetwork
-from localcluster.settings import BRIDGE, Ports, Settings
+from localcluster.host_network import HostNetwork, link_exists
+from localcluster.settings import Ports, Settings
 
 HIDDEN_IN_NODES = ("/run", "/var/run", "/var/lib", "/var/log", "/proc", "/sys", "/dev")
 GIGABYTE = 1 << 30
@@ -113,11 +113,15 @@ def require_free_addresses(host_network: HostNetwork) -> None:
         )
 
 
+def require_free_bridge(bridge: str) -> None:
+    if link_exists(bridge):
+        raise ClusterError(
+            f"the network interface {bridge} exists already, but not from this cache folder's cluster",
+            f"Run `make cluster-down` where that cluster was started, or `ip link delete {bridge}`.",
+        )
+
+
 def before_start(settings: Settings, host_network: HostNetwork) -> None:
     require_free_addresses(host_network)
     require_free_ports(settings.ports, "0.0.0.0")
-    if Path(f"/sys/class/net/{BRIDGE}").exists():
-        raise ClusterError(
-            f"the network interface {BRIDGE} exists already, but not from this cache folder's cluster",
-            f"Run `make cluster-down` where that cluster was started, or `ip link delete {BRIDGE}`.",
-        )
+    require_free_bridge(settings.names.bridge)

@@ -10,8 +10,6 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 KUBERNETES_VERSION = "v1.35.4"
 CLUSTER_DOMAIN = "cluster.local"
-BRIDGE = "streamingjob0"
-CGROUP = "streamingjob-cluster"
 
 PAUSE_IMAGE = "docker.io/streamingjob-cluster/pause:1"
 COREDNS_IMAGE = "docker.io/streamingjob-cluster/coredns:1"
@@ -70,6 +68,24 @@ class Paths:
 
 
 @dataclass(frozen=True)
+class Names:
+    """What the cluster's traces on the host are called; another name lets another cluster run beside it."""
+
+    cluster: str
+
+    @property
+    def bridge(self) -> str:
+        return f"{self.cluster}0"
+
+    @property
+    def cgroup(self) -> str:
+        return f"{self.cluster}-cluster"
+
+    def link(self, node: int) -> str:
+        return f"{self.cluster}{node}n"
+
+
+@dataclass(frozen=True)
 class Network:
     """One /16 for all: nodes in its first /24, services in its second quarter, pods in its upper half."""
 
@@ -123,6 +139,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Settings:
+    names: Names
     paths: Paths
     network: Network
     ports: Ports
@@ -132,6 +149,7 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings:
         return cls(
+            names=Names(environment("NAME", "streamingjob")),
             paths=Paths(Path(environment("CACHE", str(REPOSITORY / ".cache" / "cluster"))).resolve()),
             network=Network(environment("NETWORK", "10.213")),
             ports=Ports.starting_at(int(environment("FIRST_PORT", "16443"))),

@@ -1,0 +1,118 @@
+"""Which cluster the tests run against: the one that KUBECONFIG names, a kind or minikube context, or our own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from localcluster.cluster import LocalCluster
+from localcluster.errors import ClusterError
+from localcluster.settings import PROJECT_IMAGE, Settings
+from localcluster.testing.kubectl import Kubectl, find_kubectl
+
+SHORT_IMAGE = PROJECT_IMAGE.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class ChosenCluster:
+    kubectl: Kubectl
+    local: LocalCluster | None
+    """None for a cluster that is not ours: it cannot lose a node on request."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A file, for clients that want one."""
+        return self.kubectl.kubeconfig or Path("~/.kube/config").expanduser()
+
+    @property
+    def shared_folders(self) -> Path | None:
+        return self.local.settings.paths.volumes if self.local else None
+
+    def image(self) -> str:
+        """The project's image, current: built and loaded here, and elsewhere what STREAMINGJOB_IMAGE names."""
+        if given := os.environ.get("STREAMINGJOB_IMAGE"):
+            return given
+        if self.local and os.environ.get("STREAMINGJOB_CLUSTER_KEEP_IMAGE") != "1":
+            self.local.build_image()
+        return SHORT_IMAGE
+
+
+@contextmanager
+def chosen_cluster(settings: Settings, say: Callable[[str], None]) -> Iterator[ChosenCluster]:
+    local = LocalCluster(settings, say)
+    given = given_cluster(settings)
+    if given:
+        require_answer(given)
+        yield ChosenCluster(given, local if given.kubeconfig == settings.paths.kubeconfig else None)
+        return
+    with local_cluster(local):
+        yield ChosenCluster(Kubectl(find_kubectl(settings.paths), settings.paths.kubeconfig), local)
+
+
+def given_cluster(settings: Settings) -> Kubectl | None:
+    if named := os.environ.get("KUBECONFIG"):
+        return Kubectl(find_kubectl(settings.paths), Path(named).resolve())
+    if development_context(current_context()):
+        return Kubectl(find_kubectl(settings.paths), None)
+    return None
+
+
+def current_context() -> str:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        return ""
+    command = [kubectl, "config", "current-context"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def development_context(context: str) -> bool:
+    """Only contexts whose name says that they are for this; a production context is never taken unasked."""
+    return context.startswith("kind-") or context == "minikube"
+
+
+def require_answer(kubectl: Kubectl) -> None:
+    try:
+        kubectl("get", "--raw", "/readyz", "--request-timeout=10s")
+    except ClusterError as error:
+        named = kubectl.kubeconfig or "the current context"
+        raise ClusterError(
+            f"the cluster of {named} does not answer.\n{error}",
+            "Start it, or unset KUBECONFIG to have the tests bring up their own.",
+        ) from None
+
+
+@contextmanager
+def local_cluster(cluster: LocalCluster) -> Iterator[None]:
+    """Our own, brought up if need be; whoever uses it last takes it down if tests brought it up."""
+    cache = cluster.settings.paths.cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "users").open("a") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if not cluster.is_up():
+            cluster.up()
+            started_by_tests(cluster).touch()
+        try:
+            yield
+        finally:
+            if started_by_tests(cluster).exists() and is_last_user(users):
+                cluster.down()
+
+
+def started_by_tests(cluster: LocalCluster) -> Path:
+    """Goes with the run's folder; `make cluster` deletes it, for then somebody wants the cluster to stay."""
+    return cluster.settings.paths.running / "started-by-tests"
+
+
+def is_last_user(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

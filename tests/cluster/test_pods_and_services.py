@@ -1,0 +1,97 @@
+"""Pods of the project's image find each other as they do in any cluster: by DNS, by service, by address."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+SERVER = "import http.server as h; h.HTTPServer(('', 8080), h.SimpleHTTPRequestHandler).serve_forever()"
+
+
+def pod(name, image, command, labels=None, **spec):
+    container = {"name": "main", "image": image, "command": command, "resources": {"requests": {"cpu": "10m"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+def service(name, app, **spec):
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": 8080}], **spec},
+    }
+
+
+def python(namespace, pod_name, program):
+    return json.loads(namespace.execute(pod_name, "python", "-c", f"import json\n{program}"))
+
+
+def resolve(namespace, pod_name, host):
+    return python(namespace, pod_name, f"import socket\nprint(json.dumps(socket.gethostbyname('{host}')))")
+
+
+def status_of(namespace, pod_name, url):
+    program = f"from urllib.request import urlopen\nprint(json.dumps(urlopen('{url}', timeout=5).status))"
+    return python(namespace, pod_name, program)
+
+
+@pytest.fixture
+def web(namespace, project_image):
+    """A server behind a service with an address and behind one without, and a client."""
+    namespace.apply(
+        pod("server", project_image, ["python", "-c", SERVER], {"app": "web"}),
+        pod("client", project_image, ["sleep", "3600"]),
+        service("web", "web"),
+        service("web-pods", "web", clusterIP="None"),
+    )
+    namespace.wait_until_ready("server")
+    namespace.wait_until_ready("client")
+    return namespace
+
+
+def test_a_pod_resolves_the_api_server_and_a_headless_service_and_reaches_a_cluster_ip(web):
+    api_server = web.cluster_kubectl.get("service", "kubernetes", "default")
+    server = web.get("pod", "server")
+
+    assert resolve(web, "client", "kubernetes.default.svc") == api_server["spec"]["clusterIP"]
+    assert resolve(web, "client", "web-pods") == server["status"]["podIP"]
+
+    cluster_ip = web.get("service", "web")["spec"]["clusterIP"]
+    web.wait_for("the service's rules", lambda: status_of(web, "client", f"http://{cluster_ip}") == 200, seconds=20)
+    assert status_of(web, "client", "http://web") == 200
+
+
+def test_a_pod_speaks_to_the_api_server_as_its_service_account_and_may_do_nothing_else(namespace, project_image):
+    namespace.apply(pod("caller", project_image, ["sleep", "3600"]))
+    namespace.wait_until_ready("caller")
+    program = """
+import ssl, urllib.request, urllib.error
+folder = '/var/run/secrets/kubernetes.io/serviceaccount/'
+request = urllib.request.Request('https://kubernetes.default.svc/api/v1/secrets')
+request.add_header('Authorization', 'Bearer ' + open(folder + 'token').read())
+context = ssl.create_default_context(cafile=folder + 'ca.crt')
+try:
+    urllib.request.urlopen(request, context=context)
+except urllib.error.HTTPError as error:
+    print(json.dumps([error.code, json.load(error)['message']]))
+"""
+    code, message = python(namespace, "caller", program)
+    assert code == 403
+    assert f"system:serviceaccount:{namespace.name}:default" in message
+
+
+def test_pods_share_a_volume(namespace, project_image):
+    claim = namespace.shared_volume("checkpoints")
+    volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}]
+    for name, command in (("writer", "echo written > /shared/file"), ("reader", "cat /shared/file")):
+        manifest = pod(name, project_image, ["sh", "-c", command], volumes=volumes)
+        manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "shared", "mountPath": "/shared"}]
+        namespace.apply(manifest)
+        namespace.wait_for_phase(name, "Succeeded")
+    assert namespace.logs("reader") == "written\n"
