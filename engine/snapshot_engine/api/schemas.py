@@ -73,7 +73,7 @@ def has_fields(candidate: Any) -> bool:
 
 
 def _schema_of_class(given: type) -> pa.Schema:
-    hints = typing.get_type_hints(given)
+    hints = typing.get_type_hints(given, include_extras=True)
     names = _field_names(given)
     untyped = [name for name in names if name not in hints]
     if untyped:

@@ -23,7 +23,8 @@ TIMERS = "it sets timers"
 def extract_key(fn: Callable[[Any], Any], input: StreamType) -> Step:
     from snapshot_engine.operators.key_extract import KeyExtractOperator
 
-    output = input.with_schema(input.schema.append(pa.field(HIDDEN_KEY, pa.binary())))
+    keyed_before = HIDDEN_KEY in input.schema.names
+    output = input if keyed_before else input.with_schema(input.schema.append(pa.field(HIDDEN_KEY, pa.binary())))
     return Step(partial(KeyExtractOperator, fn=fn, input=input, output=output), output)
 
 

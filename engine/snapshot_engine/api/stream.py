@@ -219,13 +219,13 @@ class DataStream:
     # -- what needs a key: planned as errors, so that all of a pipeline's problems are reported together
     # ----------------
 
-    def reduce(self, fn: Callable[[Any, Any], Any]) -> DataStream:  # noqa: ARG002
+    def reduce(self, fn: Callable[[Any, Any], Any]) -> DataStream:
         return self._needs_key("reduce")
 
-    def aggregate(self, **aggregates: Aggregate) -> DataStream:  # noqa: ARG002
+    def aggregate(self, **aggregates: Aggregate) -> DataStream:
         return self._needs_key("aggregate")
 
-    def process(self, function: Any, *, schema: SchemaLike | None = None) -> DataStream:  # noqa: ARG002
+    def process(self, function: Any, *, schema: SchemaLike | None = None) -> DataStream:
         return self._needs_key("process")
 
     def window(self, window: Window) -> WindowedStream:
