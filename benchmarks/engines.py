@@ -34,6 +34,7 @@ class Engine:
     options: dict[str, Any] = field(default_factory=dict, hash=False)
     checkpoints: str = "optional"
     scale: float = 1.0
+    parallelisms: tuple[int, ...] = (1, 2, 4)
     variables: dict[str, str] = field(default_factory=dict, hash=False)
 
     def install(self) -> None:

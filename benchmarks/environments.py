@@ -76,6 +76,13 @@ FLINK = Environment(
         "org.apache.hadoop:hadoop-client-runtime:3.4.1",
     ),
 )
-SPARK = Environment("spark", ("pyspark==4.3.0", "pandas>=2.2,<3", "pyarrow~=26.0"))
+SPARK = Environment("spark", ("pyspark==4.3.0", "pandas>=2.2,<3", "pyarrow~=26.0", "protobuf>=6"))
 BYTEWAX = Environment("bytewax", ("bytewax==0.21.1", "pyarrow~=26.0", "numpy<2.5"))
 ALL = (HARNESS, FLINK, SPARK, BYTEWAX)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    for environment in ALL:
+        if environment.name in wanted:
+            environment.install()

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from benchmarks.nexmark.events import Stream, make_closing_row, make_slice, rows_per_slice
 from benchmarks.paths import DATASETS
 
-ROW_GROUP = 65_536
+ROW_GROUP = 50_000
 FORMAT_VERSION = 1
 FAR_FUTURE_MS = 24 * 3600 * 1000
 

@@ -54,7 +54,7 @@ class Stream:
     keys: int = 1_000
     key_type: str = "int"
     events_per_second: int = 100_000
-    slice_events: int = 1_000_000
+    slice_events: int = 100_000
 
     def __post_init__(self) -> None:
         if self.key_type not in ("int", "string"):

@@ -13,4 +13,22 @@ PEERS: tuple[Engine, ...] = (
     Engine("flink-sql-rocksdb", _FLINK, FLINK, _ALL, {"state_backend": "rocksdb"}),
     Engine("spark-hdfs-store", _SPARK, SPARK, _ALL, {"state_store": "hdfs"}, checkpoints="always"),
     Engine("spark-rocksdb", _SPARK, SPARK, _ALL, {"state_store": "rocksdb"}, checkpoints="always"),
+    Engine(
+        "spark-python-state",
+        "benchmarks.peers.spark_python_state",
+        SPARK,
+        ("tumbling", "q11"),
+        {"state_store": "rocksdb", "batch_rows": 100_000},
+        checkpoints="always",
+        scale=0.05,
+    ),
+    Engine(
+        "flink-python-datastream",
+        "benchmarks.peers.flink_datastream",
+        FLINK,
+        ("tumbling", "q0", "q1", "q2", "q3", "q11"),
+        {"state_backend": "hashmap"},
+        scale=0.05,
+    ),
+    Engine("bytewax", "benchmarks.peers.bytewax_flow", BYTEWAX, _ALL, scale=0.1),
 )

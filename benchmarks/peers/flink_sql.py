@@ -22,7 +22,6 @@ _COLUMNS = {
     "keyed_bid": "auction {key}, bidder BIGINT, price BIGINT, ts BIGINT",
 }
 _TYPES = {"name": "STRING", "city": "STRING", "state": "STRING", "channel": "STRING", "average": "DOUBLE"}
-_TYPES["window_start"] = "TIMESTAMP(3)"
 _STATES = ", ".join(f"'{state}'" for state in q.Q3_STATES)
 _WINDOW = f"INTERVAL '{q.WINDOW_MS // 1000}' SECOND"
 _SLIDE = f"INTERVAL '{q.SLIDE_MS // 1000}' SECOND"
@@ -111,35 +110,44 @@ def configuration(job: Job) -> dict[str, str]:
     return chosen | job.options.get("configuration", {})
 
 
-def create_environment(job: Job) -> TableEnvironment:
+def flink_configuration(job: Job) -> Configuration:
     settings = Configuration()
     settings.set_string("pipeline.jars", ";".join(f"file://{jar}" for jar in _jar_files()))
     for name, value in configuration(job).items():
         settings.set_string(name, value)
-    return TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(settings).build())
+    return settings
 
 
-def create_source(env: TableEnvironment, job: Job, table: str) -> None:
+def create_environment(job: Job) -> TableEnvironment:
+    settings = EnvironmentSettings.new_instance().with_configuration(flink_configuration(job)).build()
+    return TableEnvironment.create(settings)
+
+
+def tables_of(job: Job) -> tuple[str, ...]:
+    return q.QUERIES[job.query].tables
+
+
+def create_source(env: TableEnvironment, job: Job, table: str, watermark: bool = True) -> None:
     directory = link_files(job.partitions[table], Path(job.directory) / "input" / table)
     columns = _COLUMNS[table].format(key="BIGINT" if job.key_type == "int" else "STRING")
+    time = ", rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND"
     env.execute_sql(f"""
-        CREATE TEMPORARY TABLE {table} (
-            {columns}, rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND
-        ) WITH ('connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'parquet')""")
+        CREATE TEMPORARY TABLE {table} ({columns}{time if watermark else ""})
+        WITH ('connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'parquet')""")
 
 
-def create_sink(env: TableEnvironment, job: Job) -> None:
+def create_sink(env: TableEnvironment, job: Job, times_as: str = "TIMESTAMP(3)") -> None:
     connector = "'connector' = 'blackhole'"
     if job.writes_files:
         connector = f"'connector' = 'filesystem', 'path' = 'file://{job.output}', 'format' = 'parquet'"
         connector += ", 'parquet.utc-timezone' = 'true'"
-    columns = ", ".join(f"{name} {_type_of(job, name)}" for name in q.QUERIES[job.query].columns)
+    columns = ", ".join(f"{name} {_type_of(job, name, times_as)}" for name in q.QUERIES[job.query].columns)
     env.execute_sql(f"CREATE TEMPORARY TABLE query_result ({columns}) WITH ({connector})")
 
 
 def run(job: Job) -> dict[str, Any]:
     env = create_environment(job)
-    for table in q.QUERIES[job.query].tables:
+    for table in tables_of(job):
         create_source(env, job, table)
     if job.query in _VIEWS:
         env.execute_sql(_VIEWS[job.query])
@@ -152,7 +160,9 @@ def _jar_files() -> list[Path]:
     return sorted((Path(sys.prefix) / "benchmark-jars").glob("*.jar"))
 
 
-def _type_of(job: Job, column: str) -> str:
+def _type_of(job: Job, column: str, times_as: str) -> str:
+    if column == "window_start":
+        return times_as
     if column == "auction" and job.key_type == "string" and job.query == "tumbling":
         return "STRING"
     if column == "price" and job.query == "q1":

@@ -1,0 +1,73 @@
+"""Which cells are measured: one place to read what the benchmark covers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.nexmark.events import Stream
+from benchmarks.nexmark.queries import NEXMARK_QUERIES, QUERIES
+from benchmarks.settings import Settings
+
+EVERY_SECOND = 1_000
+NO_CHECKPOINTS = 0
+# Joins read few rows of each slice, so theirs are larger.
+_JOIN_SLICE = 1_000_000
+_KEYED_RATE = 200_000
+_NEXMARK_KEYS = 10_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`fresh_workers`: a new process for each run, so that one run's memory does not show in the next
+    one's."""
+
+    name: str
+    cells: tuple[Settings, ...]
+    repetitions: int
+    target_seconds: float
+    fresh_workers: bool
+
+
+def headline(keys: int, interval: int, key_type: str = "int", parallelism: int = 2) -> Settings:
+    stream = Stream(keys=keys, key_type=key_type, events_per_second=_KEYED_RATE)
+    return Settings("tumbling", stream, parallelism=parallelism, checkpoint_interval_ms=interval)
+
+
+def nexmark(query: str, interval: int) -> Settings:
+    slice_events = _JOIN_SLICE if QUERIES[query].kind == "join" else Stream.slice_events
+    stream = Stream(keys=_NEXMARK_KEYS, slice_events=slice_events)
+    return Settings(query, stream, checkpoint_interval_ms=interval)
+
+
+def full_plan() -> Plan:
+    return Plan("full", tuple(_full_cells()), repetitions=3, target_seconds=15, fresh_workers=True)
+
+
+def quick_plan() -> Plan:
+    cells = (
+        headline(100_000, EVERY_SECOND),
+        nexmark("q1", NO_CHECKPOINTS),
+        nexmark("q3", EVERY_SECOND),
+        nexmark("q11", EVERY_SECOND),
+    )
+    return Plan("quick", cells, repetitions=2, target_seconds=4, fresh_workers=False)
+
+
+def smoke_plan() -> Plan:
+    """Every engine and query once over few rows: shows that everything runs, measures nothing of worth."""
+    cells = (headline(1_000, EVERY_SECOND), headline(1_000, EVERY_SECOND, "string"))
+    others = tuple(nexmark(query, EVERY_SECOND) for query in NEXMARK_QUERIES)
+    return Plan("smoke", cells + others, repetitions=1, target_seconds=0, fresh_workers=False)
+
+
+def _full_cells() -> Iterator[Settings]:
+    for keys in (1_000, 100_000, 1_000_000):
+        for interval in (NO_CHECKPOINTS, EVERY_SECOND):
+            yield headline(keys, interval)
+    yield headline(100_000, EVERY_SECOND, key_type="string")
+    for parallelism in (1, 4):
+        yield headline(100_000, EVERY_SECOND, parallelism=parallelism)
+    for query in NEXMARK_QUERIES:
+        yield nexmark(query, EVERY_SECOND if QUERIES[query].stateful else NO_CHECKPOINTS)
+
+
+PLANS = {"full": full_plan, "quick": quick_plan, "smoke": smoke_plan}

@@ -1,0 +1,116 @@
+"""Turns outcomes into report.json (a list, one entry per engine and cell) and a table to read."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.runner import Outcome
+
+Entry = dict[str, Any]
+_SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")
+
+
+def entry_of(outcome: Outcome) -> Entry:
+    """One entry: medians over the repetitions, and their spread. Without an equal result there are no
+    figures."""
+    settings = outcome.settings
+    entry: Entry = {
+        "engine": outcome.engine.name,
+        "query": settings.query,
+        "keys": settings.stream.keys,
+        "key_type": settings.stream.key_type,
+        "parallelism": settings.parallelism,
+        "checkpoint_interval": settings.checkpoint_interval_ms,
+        "sink": settings.sink,
+        "verdict": outcome.verdict,
+        "repetitions": len(outcome.runs) if outcome.equal else 0,
+        "latency": None,
+    }
+    if not (outcome.equal and outcome.runs):
+        return entry
+    last = outcome.runs[-1]
+    figures = {name: [getattr(run, name) for run in outcome.runs] for name in _SPREAD_OF}
+    entry |= {name: median(values) for name, values in figures.items()}
+    return entry | {
+        "rows": last.rows,
+        "seconds": median(run.seconds for run in outcome.runs),
+        "spread": {name: spread(values) for name, values in figures.items()},
+        "versions": last.versions,
+        "facts": last.facts,
+    }
+
+
+def spread(values: list[float]) -> float:
+    """The distance between the smallest and the largest, as a share of the median."""
+    return (max(values) - min(values)) / median(values) if values else 0.0
+
+
+def write_report(entries: list[Entry], machine: dict[str, Any], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "report.json").write_text(json.dumps(entries, indent=1))
+    (directory / "machine.json").write_text(json.dumps(machine, indent=1))
+    (directory / "report.md").write_text(render(entries, machine))
+
+
+def render(entries: list[Entry], machine: dict[str, Any]) -> str:
+    sections = ["# Benchmark report", "", *_machine_lines(machine), ""]
+    for cell in _cells(entries):
+        sections += [*_cell_lines(cell), ""]
+    sections += _configuration_lines(entries)
+    return "\n".join(sections) + "\n"
+
+
+def _machine_lines(machine: dict[str, Any]) -> list[str]:
+    return [f"- {name.replace('_', ' ')}: {value}" for name, value in machine.items()]
+
+
+def _cells(entries: list[Entry]) -> list[list[Entry]]:
+    cells: dict[tuple, list[Entry]] = {}
+    for entry in entries:
+        cells.setdefault(cell_key(entry), []).append(entry)
+    return list(cells.values())
+
+
+def cell_key(entry: Entry) -> tuple[Any, ...]:
+    names = ("query", "keys", "key_type", "parallelism", "checkpoint_interval")
+    return tuple(entry[name] for name in names)
+
+
+def _cell_lines(cell: list[Entry]) -> list[str]:
+    first = cell[0]
+    interval = first["checkpoint_interval"]
+    lines = [
+        f"## {first['query']}: {QUERIES[first['query']].description}",
+        "",
+        f"{first['keys']:,} {first['key_type']} keys, {first['parallelism']} slots, "
+        + (f"checkpoints each {interval} ms" if interval else "no checkpoints"),
+        "",
+        "| engine | rows per core-second | ± | rows/s | ± | peak memory | rows | runs |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    measured = [entry for entry in cell if entry["repetitions"]]
+    lines += [_row(entry) for entry in sorted(measured, key=lambda entry: -entry["rows_per_core_s"])]
+    lines += [f"\n{entry['engine']}: {entry['verdict'].splitlines()[0]}" for entry in cell if not entry["repetitions"]]
+    return lines
+
+
+def _row(entry: Entry) -> str:
+    spreads = entry["spread"]
+    return (
+        f"| {entry['engine']} | {entry['rows_per_core_s']:,.0f} | {spreads['rows_per_core_s']:.0%} "
+        f"| {entry['rows_per_s']:,.0f} | {spreads['rows_per_s']:.0%} "
+        f"| {entry['peak_memory'] / 2**20:,.0f} MiB | {entry['rows']:,} | {entry['repetitions']} |"
+    )
+
+
+def _configuration_lines(entries: list[Entry]) -> list[str]:
+    lines = ["## Versions and configuration", ""]
+    seen = set()
+    for entry in entries:
+        if entry["repetitions"] and entry["engine"] not in seen:
+            seen.add(entry["engine"])
+            chosen = {**entry["versions"], **entry["facts"].get("configuration", {})}
+            lines += [f"### {entry['engine']}", "", *(f"- `{name}`: {value}" for name, value in chosen.items()), ""]
+    return lines

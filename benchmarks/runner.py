@@ -1,0 +1,136 @@
+"""Runs a plan: engines take turns on each cell, again and again, so that a change of the machine hits all
+alike."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.check import check, scaled, small_settings
+from benchmarks.engines import Engine, Session, directory_of, discard_work
+from benchmarks.launch import WorkerFailedError
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.plan import Plan
+from benchmarks.settings import Run, Settings
+
+MOST_SLICES = 1_000
+PROBE_SLICES = 10
+_LEAST_SECONDS_PER_SLICE = 0.002
+
+
+@dataclass
+class Outcome:
+    """What happened to one engine in one cell. Times count only when `verdict` says that results were
+    equal."""
+
+    engine: Engine
+    settings: Settings
+    verdict: str = "not checked"
+    equal: bool = False
+    slices: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+
+def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[str], None]) -> list[Outcome]:
+    """Every run is noted in the journal as soon as it is measured: an interrupted plan loses nothing."""
+    turns = [(engine, cell) for cell in plan.cells for engine in engines if takes_part(engine, cell)]
+    outcomes = [Outcome(engine, scaled(cell, engine.scale)) for engine, cell in turns]
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        kept = None if plan.fresh_workers else KeptSessions(stack)
+        for repetition in range(plan.repetitions):
+            for outcome in outcomes:
+                _take_turn(plan, outcome, repetition, kept, tell)
+                _note(journal, outcome)
+    return outcomes
+
+
+def takes_part(engine: Engine, settings: Settings) -> bool:
+    """Not every engine can do every cell; one that checkpoints always is measured where checkpoints are
+    on."""
+    if settings.query not in engine.queries:
+        return False
+    if settings.parallelism not in engine.parallelisms:
+        return False
+    if QUERIES[settings.query].stateful and not settings.checkpoint_interval_ms:
+        return engine.checkpoints != "always"
+    return engine.checkpoints != "never" or not settings.checkpoint_interval_ms
+
+
+class KeptSessions:
+    """One worker per engine for the whole plan; a worker that failed is replaced."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._open: dict[str, tuple[Session, ExitStack]] = {}
+
+    @contextmanager
+    def use(self, engine: Engine) -> Iterator[Session]:
+        if engine.name not in self._open:
+            own = self._stack.enter_context(ExitStack())
+            self._open[engine.name] = (own.enter_context(engine.open()), own)
+        session, own = self._open[engine.name]
+        try:
+            yield session
+        except WorkerFailedError:
+            del self._open[engine.name]
+            own.close()
+            raise
+
+
+def _take_turn(
+    plan: Plan, outcome: Outcome, repetition: int, kept: KeptSessions | None, tell: Callable[[str], None]
+) -> None:
+    if repetition and not outcome.equal:
+        return
+    label = f"{outcome.engine.name} {describe(outcome.settings)}"
+    try:
+        with kept.use(outcome.engine) if kept else outcome.engine.open() as session:
+            if kept is None or not repetition:
+                _check_and_warm_up(session, outcome)
+                tell(f"{label}: {outcome.verdict}")
+            if outcome.equal:
+                _measure(session, outcome, plan.target_seconds)
+                run = outcome.runs[-1]
+                tell(f"{label}: {run.rows_per_s:,.0f} rows/s, {run.rows_per_core_s:,.0f} per core-second")
+    except WorkerFailedError as error:
+        outcome.equal, outcome.verdict = False, f"failed: {error}"
+        tell(f"{label}: {outcome.verdict}")
+
+
+def _check_and_warm_up(session: Session, outcome: Outcome) -> None:
+    comparison, _ = check(session, small_settings(outcome.settings, outcome.engine.scale))
+    outcome.equal, outcome.verdict = comparison.equal, comparison.describe()
+
+
+def _measure(session: Session, outcome: Outcome, target_seconds: float) -> None:
+    short = session.run(replace(outcome.settings, slices=1))
+    if not outcome.slices:
+        probe = session.run(replace(outcome.settings, slices=PROBE_SLICES))
+        outcome.slices = slices_for(short.seconds, probe.seconds, target_seconds)
+    settings = replace(outcome.settings, slices=outcome.slices)
+    outcome.runs.append(session.run(settings).after(short))
+    discard_work(directory_of(outcome.engine, settings))
+
+
+def slices_for(short_seconds: float, probe_seconds: float, target_seconds: float) -> int:
+    """How many slices last for the target, judged by runs of one slice and of PROBE_SLICES."""
+    per_slice = max((probe_seconds - short_seconds) / (PROBE_SLICES - 1), _LEAST_SECONDS_PER_SLICE)
+    return min(MOST_SLICES, 1 + math.ceil(target_seconds / per_slice))
+
+
+def describe(settings: Settings) -> str:
+    checkpoints = f"checkpoints each {settings.checkpoint_interval_ms} ms"
+    return (
+        f"{settings.query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
+        f"{settings.parallelism} slots, {checkpoints if settings.checkpoint_interval_ms else 'no checkpoints'}"
+    )
+
+
+def _note(journal: Path, outcome: Outcome) -> None:
+    record = outcome.runs[-1].as_dict() if outcome.runs else {"engine": outcome.engine.name}
+    with journal.open("a") as file:
+        file.write(json.dumps({**record, "verdict": outcome.verdict}) + "\n")

@@ -1,0 +1,22 @@
+# Benchmarks beside the peers. The harness has an environment of its own and installs the peers into theirs.
+BENCH_PY := benchmarks/.envs/harness/bin/python
+BENCH_STAMP := benchmarks/.envs/harness/.ready
+
+.PHONY: bench bench-quick bench-smoke bench-check
+$(BENCH_STAMP): benchmarks/environments.py
+	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
+	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
+	python3 -m benchmarks.environments harness
+	touch $@
+
+bench: $(BENCH_STAMP)  ## all benchmarks beside all peers (hours): table, plots and report.json in benchmarks/out
+	$(BENCH_PY) -m benchmarks run --plan full
+
+bench-quick: $(BENCH_STAMP)  ## the main benchmarks beside the main peers, under 10 minutes once the peers are installed
+	$(BENCH_PY) -m benchmarks run --plan quick
+
+bench-smoke: $(BENCH_STAMP)  ## every engine and query once over few rows, checked against the reference
+	$(BENCH_PY) -m benchmarks run --plan smoke
+
+bench-check: bench-quick  ## has this engine become slower beside the peers than the stored ratios say
+	$(BENCH_PY) -m benchmarks compare
