@@ -20,7 +20,7 @@ class ConsoleSink(DirectSink):
     def __repr__(self) -> str:
         return "ConsoleSink()"
 
-    def open(self, context: WriterContext) -> ConsoleWriter:  # noqa: ARG002
+    def open(self, context: WriterContext) -> ConsoleWriter:
         return ConsoleWriter(self.prefix)
 
 
@@ -33,7 +33,7 @@ class ConsoleWriter:
         sys.stdout.write("".join(f"{self._prefix}{line}\n" for line in json_lines(batch)))
         sys.stdout.flush()
 
-    def prepare(self, checkpoint: int) -> Sequence[Committable]:  # noqa: ARG002
+    def prepare(self, checkpoint: int) -> Sequence[Committable]:
         return []
 
     def close(self) -> None:

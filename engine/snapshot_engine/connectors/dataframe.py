@@ -59,7 +59,7 @@ class DataFrameSource:
             self._dataframe.write.mode("overwrite").parquet(folder)
         self._folder = folder
 
-    def splits(self, parallelism: int) -> Sequence[str]:  # noqa: ARG002
+    def splits(self, parallelism: int) -> Sequence[str]:
         return [file.rsplit("/", 1)[-1] for file in list_files(self._staged(), "*.parquet")]
 
     def open(self, split: str, position: Position) -> ParquetReader:

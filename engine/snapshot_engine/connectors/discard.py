@@ -46,7 +46,7 @@ class DiscardWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
 
-    def prepare(self, checkpoint: int) -> Sequence[Committable]:  # noqa: ARG002
+    def prepare(self, checkpoint: int) -> Sequence[Committable]:
         if self.rows == self._prepared:
             return []
         self._prepared = self.rows

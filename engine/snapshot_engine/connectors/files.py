@@ -37,7 +37,7 @@ class FileSource:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
         return f"{type(self).__name__}({self.files[0]!r}{more})"
 
-    def splits(self, parallelism: int) -> Sequence[str]:  # noqa: ARG002
+    def splits(self, parallelism: int) -> Sequence[str]:
         return self.files
 
     def open(self, split: str, position: Position) -> Reader:

@@ -55,7 +55,7 @@ class GeneratorSource:
     def __repr__(self) -> str:
         return f"GeneratorSource({', '.join(self.schema.names)})"
 
-    def splits(self, parallelism: int) -> Sequence[str]:  # noqa: ARG002
+    def splits(self, parallelism: int) -> Sequence[str]:
         return [f"{index:04d}-of-{self._splits:04d}" for index in range(self._splits)]
 
     def open(self, split: str, position: Position) -> GeneratorReader:

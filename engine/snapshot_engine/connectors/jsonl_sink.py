@@ -23,7 +23,7 @@ class JsonLinesSink(StagedFileSink):
 class JsonLinesFormat:
     suffix: str = ".jsonl"
 
-    def create(self, path: Path, schema: pa.Schema) -> JsonLinesFileWriter:  # noqa: ARG002
+    def create(self, path: Path, schema: pa.Schema) -> JsonLinesFileWriter:
         return JsonLinesFileWriter(path)
 
 

@@ -79,7 +79,7 @@ class ParquetReader:
 
     def _count_rows_left(self) -> int:
         groups = range(self._group, self._groups)
-        return sum(self._parquet.metadata.row_group(group).num_rows for group in groups) - self._row
+        return sum(int(self._parquet.metadata.row_group(group).num_rows) for group in groups) - self._row
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -50,7 +50,11 @@ class Reader(Protocol):
 
 
 class Source(Protocol):
-    """Something that can be read again from any position it has named: exactly-once begins here."""
+    """Something that can be read again from any position it has named: exactly-once begins here.
+
+    A source may have an attribute `sequential` = True: then a subtask reads its splits one after the other, opening
+    each when the one before it has ended, instead of in turn.
+    """
 
     bounded: bool
     schema: pa.Schema
@@ -66,6 +70,18 @@ class Source(Protocol):
 
     def open(self, split: str, position: Position) -> Reader:
         """A reader of `split` that stands at `position` (None: at the beginning)."""
+        ...
+
+
+@runtime_checkable
+class MaterialisedSource(Protocol):
+    """A source whose rows must first be put where the slots can read them."""
+
+    def materialise(self, folder: str, restored: bool) -> None:
+        """Called in the driver before the source is shipped to the slots, with a folder that is this source's alone.
+
+        `restored`: the job goes on from a checkpoint, so what an earlier call left in `folder` must be used again.
+        """
         ...
 
 

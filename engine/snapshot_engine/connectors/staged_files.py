@@ -106,7 +106,7 @@ class StagedFileWriter:
             self._sequence += 1
         self._open.write(batch)
 
-    def prepare(self, checkpoint: int) -> Sequence[Committable]:  # noqa: ARG002
+    def prepare(self, checkpoint: int) -> Sequence[Committable]:
         if self._open is None or self._file is None:
             return []
         self._open.close()

@@ -39,7 +39,7 @@ class LineFormat:
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
         raise NotImplementedError
 
-    def is_whole(self, line: bytes) -> bool:  # noqa: ARG002
+    def is_whole(self, line: bytes) -> bool:
         """Whether a row ends where the line ends."""
         return True
 

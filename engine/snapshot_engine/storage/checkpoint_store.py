@@ -300,7 +300,7 @@ class CheckpointStore:
             if checkpoint in (None, ref.checkpoint):
                 return ref
         there = ", ".join(str(ref.checkpoint) for ref in known) or "none"
-        wanted = "a completed checkpoint" if checkpoint is None else f"checkpoint {checkpoint}"
+        wanted = "completed checkpoint" if checkpoint is None else f"checkpoint {checkpoint}"
         raise NoSuchCheckpoint(f"{self._uri('')} has no {wanted}; retained: {there}")
 
     def _load_retained(self, ref: Retained) -> Manifest:
@@ -328,8 +328,9 @@ class CheckpointStore:
         return localise(Manifest.decode(data, self._uri(name)), folder)
 
     def _references_of(self, ref: Retained) -> frozenset[str]:
+        known = self._shared.known(ref.folder)
         try:
-            return self._shared.known(ref.folder) or self._load_retained(ref).shared_paths()
+            return self._load_retained(ref).shared_paths() if known is None else known
         except StorageError:
             return frozenset()  # the sweep finds them as orphans later
 

@@ -9,6 +9,7 @@ everything else is OutcomeUnknown, and whoever gets a conflict must read back an
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class ObjectStoreBlobs:
         try:
             obstore.put(self._store, path, iter(counted))
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{path} could not be written: {error}") from error
+            raise _os_error(error, f"{self.uri}/{path} could not be written") from error
         return counted.size
 
     def read(self, path: str) -> bytes:
@@ -46,7 +47,7 @@ class ObjectStoreBlobs:
         except FileNotFoundError:
             raise
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{path} could not be read: {error}") from error
+            raise _os_error(error, f"{self.uri}/{path} could not be read") from error
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         try:
@@ -55,7 +56,7 @@ class ObjectStoreBlobs:
         except FileNotFoundError:
             return None
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{path} could not be read: {error}") from error
+            raise _os_error(error, f"{self.uri}/{path} could not be read") from error
 
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         try:
@@ -67,7 +68,7 @@ class ObjectStoreBlobs:
             refusal.UnauthenticatedError,
             refusal.NotSupportedError,
         ) as error:
-            raise OSError(f"{self.uri}/{path} could not be swapped: {error}") from error
+            raise _os_error(error, f"{self.uri}/{path} could not be swapped") from error
         except refusal.BaseError as error:
             raise OutcomeUnknown(f"{self.uri}/{path}: {error}") from error
         return str(answer["e_tag"])
@@ -78,7 +79,7 @@ class ObjectStoreBlobs:
             for chunk in obstore.list(self._store, prefix.rstrip("/") + "/" if prefix else None):
                 found += [(entry["path"], entry["last_modified"].timestamp()) for entry in chunk]
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{prefix} could not be listed: {error}") from error
+            raise _os_error(error, f"{self.uri}/{prefix} could not be listed") from error
         return sorted(found)
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -90,7 +91,7 @@ class ObjectStoreBlobs:
         except FileNotFoundError:
             self._delete_one_by_one(wanted)
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}: {len(wanted)} objects could not be deleted: {error}") from error
+            raise _os_error(error, f"{self.uri}: {len(wanted)} objects could not be deleted") from error
 
     def copy(self, source: str, target: str) -> None:
         try:
@@ -98,7 +99,7 @@ class ObjectStoreBlobs:
         except FileNotFoundError:
             raise
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{source} could not be copied to {target}: {error}") from error
+            raise _os_error(error, f"{self.uri}/{source} could not be copied to {target}") from error
 
     def _create(self, path: str, data: bytes) -> int:
         try:
@@ -108,7 +109,7 @@ class ObjectStoreBlobs:
             if self.read(path) != data:
                 raise FileExistsError(f"{self.uri}/{path}") from error
         except refusal.BaseError as error:
-            raise OSError(f"{self.uri}/{path} could not be written: {error}") from error
+            raise _os_error(error, f"{self.uri}/{path} could not be written") from error
         return len(data)
 
     def _delete_one_by_one(self, paths: Iterable[str]) -> None:
@@ -117,6 +118,14 @@ class ObjectStoreBlobs:
                 obstore.delete(self._store, path)
             except FileNotFoundError:
                 continue
+
+
+def _os_error(error: Exception, what: str) -> OSError:
+    """The first line of what the client says: the rest is its own innards."""
+    said = f"{what}: {str(error).splitlines()[0]}"
+    if isinstance(error, refusal.PermissionDeniedError | refusal.UnauthenticatedError):
+        return PermissionError(errno.EACCES, said)
+    return OSError(said)
 
 
 class _Counted:

@@ -12,6 +12,7 @@ since exactly one of the two can match the expected version, and each is recogni
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 import uuid
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 _ACQUIRE_TRIES = 50
 _LONGEST_PAUSE = 5.0
+_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+"""What does not go away by asking again."""
 
 
 class Ownership:
@@ -141,9 +144,9 @@ class Ownership:
         while True:
             try:
                 return ask()
-            except PermissionError:
-                raise
             except (OSError, OutcomeUnknown) as error:
+                if getattr(error, "errno", None) in _LASTING:
+                    raise
                 pause = self._wait(begun, pause, error)
 
     def _wait(self, begun: float, pause: float, error: Exception) -> float:
