@@ -91,6 +91,7 @@ class Actor:
                 memory.driver_log = (pod_name, await self._read_log(job, pod_name))
                 return True
             case a.DropStoredSpecs(keep):
+                memory.dry_runs = {known: said for known, said in memory.dry_runs.items() if known in keep}
                 await self._drop_stored_specs(job, keep)
             case a.AddFinalizer():
                 await self._set_finalizers(job, (*job.finalizers, naming.FINALIZER))

@@ -211,7 +211,7 @@ def _with_rules(schema: Schema, rules: list[Rule]) -> Schema:
 class _PlainDumper(yaml.SafeDumper):
     """Without anchors: every schema is written out where it stands."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
 

@@ -52,6 +52,11 @@ FORMAT_RULES: dict[str, list[Rule]] = {
     ],
 }
 
+_STORAGE_IS_FIXED = (
+    "spec.checkpoint.storage cannot be changed: the job's state is there. "
+    "Make a new StreamingJob with restoreFrom instead"
+)
+
 # By path in the document; rules that go by path are for one field, FORMAT_RULES for every field of a kind.
 PATH_RULES: dict[str, list[Rule]] = {
     "": [
@@ -69,14 +74,6 @@ PATH_RULES: dict[str, list[Rule]] = {
             "has(self.checkpoint) && has(self.checkpoint.storage)",
             "spec.checkpoint.storage is required: give uri (such as s3://bucket/prefix) or pvc.claimName",
         ),
-        Rule(
-            "!has(oldSelf.checkpoint) || !has(oldSelf.checkpoint.storage) || "
-            "(has(self.checkpoint) && has(self.checkpoint.storage) "
-            "&& self.checkpoint.storage.?uri == oldSelf.checkpoint.storage.?uri "
-            "&& self.checkpoint.storage.?pvc == oldSelf.checkpoint.storage.?pvc)",
-            "spec.checkpoint.storage cannot be changed: the job's state is there. "
-            "Make a new StreamingJob with restoreFrom instead",
-        ),
         Rule("!has(self.restoreNonce) || has(self.restoreFrom)", "restoreNonce needs restoreFrom"),
     ],
     "spec.pipeline": [
@@ -90,7 +87,21 @@ PATH_RULES: dict[str, list[Rule]] = {
         Rule(_matches(ENTRYPOINT_PATTERN), "must be module:function, such as jobs.orders:pipeline"),
     ],
     "spec.pipeline.function": [Rule(_matches(FUNCTION_PATTERN), "must be the name of a Python function")],
-    "spec.checkpoint.storage": [Rule("has(self.uri) != has(self.pvc)", "give exactly one of uri and pvc")],
+    # Storage is required, so that this cannot be evaded by removing it and adding another.
+    "spec.checkpoint.storage": [
+        Rule("has(self.uri) != has(self.pvc)", "give exactly one of uri and pvc"),
+        Rule(
+            "has(self.uri) == has(oldSelf.uri) && (!has(self.uri) || self.uri == oldSelf.uri)",
+            _STORAGE_IS_FIXED,
+        ),
+    ],
+    "spec.checkpoint.storage.pvc": [
+        Rule(
+            "self.claimName == oldSelf.claimName && has(self.subPath) == has(oldSelf.subPath) "
+            "&& (!has(self.subPath) || self.subPath == oldSelf.subPath)",
+            _STORAGE_IS_FIXED,
+        ),
+    ],
     "spec.recovery.backoff": [
         Rule(
             "duration(self.?max.orValue('1m')) >= duration(self.?initial.orValue('1s'))",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from streamingjob_operator.draft import Decision, Draft
 from streamingjob_operator.observation import Observation
+from streamingjob_operator.resource import StreamingJobStatus
 from streamingjob_operator.rules.acceptance import accept_spec
 from streamingjob_operator.rules.bookkeeping import keep_finalizer_as_asked, remember_first_nonces
 from streamingjob_operator.rules.conditions import conclude
@@ -30,8 +31,8 @@ RULES: tuple[Callable[[Draft], None], ...] = (
     keep_finalizer_as_asked,
     accept_spec,
     watch_driver,
-    continue_operation,
     begin_what_is_asked,
+    continue_operation,
     launch_intended_driver,
     report_losses,
     watch_nodes,
@@ -44,6 +45,9 @@ RULES: tuple[Callable[[Draft], None], ...] = (
 )
 
 
+SOON_SECONDS = 0.1
+
+
 def decide(observation: Observation) -> Decision:
     draft = Draft(observation, observation.job.status.model_copy(deep=True))
     absorb_report(draft)
@@ -52,6 +56,8 @@ def decide(observation: Observation) -> Decision:
         for rule in RULES:
             rule(draft)
     conclude(draft)
+    if _has_moved(observation.job.status, draft.status):
+        draft.look_again(SOON_SECONDS)
     return Decision(
         draft.status,
         tuple(draft.actions),
@@ -59,3 +65,9 @@ def decide(observation: Observation) -> Decision:
         tuple(draft.recoveries),
         draft.look_again_in,
     )
+
+
+def _has_moved(before: StreamingJobStatus, after: StreamingJobStatus) -> bool:
+    """Whether a step was taken, after which the next may already be due."""
+    moved = before.phase != after.phase or before.operation != after.operation or before.launch != after.launch
+    return moved or (before.driver is None) != (after.driver is None)

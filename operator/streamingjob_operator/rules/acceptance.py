@@ -1,7 +1,7 @@
 """Whether the spec as it is now may run at all. What is refused leaves the running job as it is."""
 
 from streamingjob_operator import naming
-from streamingjob_operator.actions import DropStoredSpecs, DryRunPods, StoreSpec
+from streamingjob_operator.actions import DryRunPods, StoreSpec
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.resource import Reason
 
@@ -19,8 +19,11 @@ def accept_spec(draft: Draft) -> None:
         draft.stalled = Note(reason, draft.status.refusal or "refused before")
         return
     _forget_refusal(draft)
+    operation = draft.status.operation
+    if operation is not None and operation.target_hash == wanted:
+        draft.target = wanted  # accepted when the operation began
+        return
     if wanted == running:
-        _drop_old_specs(draft, wanted)
         return
     _check_pods(draft, wanted)
 
@@ -51,9 +54,3 @@ def _forget_refusal(draft: Draft) -> None:
     draft.status.refused_hash = None
     draft.status.refusal = None
     draft.status.refusal_reason = None
-
-
-def _drop_old_specs(draft: Draft, running: str) -> None:
-    ready = draft.status.driver is not None and draft.status.driver.ready_at == draft.now
-    if ready and draft.status.operation is None:
-        draft.act(DropStoredSpecs(keep=frozenset({running, draft.status.last_good_hash or running})))

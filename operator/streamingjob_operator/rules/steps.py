@@ -4,7 +4,7 @@ from snapshot_engine.wire.control import StopMode, StopRequest
 from snapshot_engine.wire.spec import SavepointFallback, UpgradeMode
 from snapshot_engine.wire.status import Phase, SavepointState
 from streamingjob_operator import naming
-from streamingjob_operator.actions import DeletePod, LaunchPlanner, StopJob
+from streamingjob_operator.actions import DeletePod, DropStoredSpecs, LaunchPlanner, StopJob
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, RestorePoint
@@ -189,6 +189,7 @@ def _continue_start(draft: Draft) -> None:
         draft.announce(Reason.RUNNING, f"{operation.kind} done in {_seconds_since_start(draft):.1f} s")
         draft.status.operation = None
         draft.status.restart_budget.spent = 0
+        draft.act(DropStoredSpecs(keep=frozenset({driver.spec_hash})))
     elif draft.target not in (None, operation.target_hash, draft.running_hash):
         # Changed again before it was ready: the next decision begins anew with the newest.
         draft.status.operation = None

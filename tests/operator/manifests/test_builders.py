@@ -1,0 +1,174 @@
+import json
+
+import pytest
+import yaml
+
+from snapshot_engine.wire.control import Environment
+from snapshot_engine.wire.spec import StreamingJob, StreamingJobSpec
+from streamingjob_operator import naming
+from streamingjob_operator.manifests.access import DRIVER_RULES, build_role, build_role_binding
+from streamingjob_operator.manifests.driver_pod import build_cleaner_pod, build_driver_pod, build_planner_pod
+from streamingjob_operator.manifests.executor_template import build_executor_template
+from streamingjob_operator.manifests.ownership import Owner
+from streamingjob_operator.manifests.secret import build_secret, read_control_token
+from streamingjob_operator.manifests.service import build_service
+from streamingjob_operator.manifests.stored_spec import build_stored_spec, read_stored_spec, resolve_spec
+from streamingjob_operator.resource import DriverRecord, RestorePoint
+
+OWNER = Owner("orders", "shop", "uid-1")
+
+
+def stored(**changes):
+    spec = {
+        "pipeline": {"entrypoint": "a:b"},
+        "checkpoint": {"storage": {"uri": "s3://b/p", "secretRef": {"name": "s3-keys"}}},
+    }
+    return resolve_spec(StreamingJobSpec.model_validate({**spec, **changes}), "abc0123456", "operator-image:1")
+
+
+def driver(**changes):
+    values = {
+        "generation": 4,
+        "pod_name": "orders-driver-4",
+        "spec_hash": "abc0123456",
+        "launched_at": "2026-01-01T00:00:00Z",
+    }
+    return DriverRecord.model_validate({**values, **changes})
+
+
+def environment(pod):
+    return {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+
+
+def all_pods(**changes):
+    kept = stored(**changes)
+    return [
+        build_driver_pod(OWNER, kept, driver()),
+        build_planner_pod(OWNER, kept),
+        build_cleaner_pod(OWNER, kept),
+        build_executor_template(OWNER, kept.spec),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_every_pod_meets_the_restricted_standard(number):
+    pod = all_pods()[number]
+    context, [container] = pod["spec"]["securityContext"], pod["spec"]["containers"]
+    assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_the_driver_is_told_who_it_is():
+    pod = build_driver_pod(OWNER, stored(), driver())
+    told = environment(pod)
+    assert told["STREAMINGJOB_GENERATION"] == "4"
+    assert told["STREAMINGJOB_UID"] == "uid-1"
+    assert told["STREAMINGJOB_NAME"] == "orders" and told["STREAMINGJOB_NAMESPACE"] == "shop"
+    assert {"POD_NAME", "POD_IP", "POD_UID"} <= set(told)
+    assert pod["metadata"]["labels"][naming.GENERATION_LABEL] == "4"
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert pod["spec"]["containers"][0]["args"] == ["driver"]
+
+
+def test_the_driver_is_told_what_to_restore():
+    restored = environment(build_driver_pod(OWNER, stored(), driver(restore=RestorePoint(id="r1", path="s3://p"))))
+    assert (restored[Environment.RESTORE_ID], restored[Environment.RESTORE_FROM]) == ("r1", "s3://p")
+    fresh = environment(build_driver_pod(OWNER, stored(), driver(restore=RestorePoint(id="r2", ignore_state=True))))
+    assert fresh[Environment.IGNORE_STATE] == "true" and Environment.RESTORE_FROM not in fresh
+
+
+def test_only_the_driver_has_a_service_account_token():
+    driver_pod, planner, cleaner, executor = all_pods()
+    assert driver_pod["spec"]["automountServiceAccountToken"] is True
+    assert [pod["spec"]["automountServiceAccountToken"] for pod in (planner, cleaner, executor)] == [False] * 3
+
+
+def test_executors_get_the_spark_secret_and_not_the_control_token():
+    volumes = {volume["name"]: volume for volume in build_executor_template(OWNER, stored().spec)["spec"]["volumes"]}
+    assert [item["key"] for item in volumes["secrets"]["secret"]["items"]] == ["spark-secret"]
+
+
+def test_a_volume_for_checkpoints_is_mounted_in_driver_and_executors():
+    changes = {"checkpoint": {"storage": {"pvc": {"claimName": "state", "subPath": "orders"}}}}
+    for pod in all_pods(**changes):
+        assert {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "state"}} in pod["spec"]["volumes"]
+        mounts = {mount["name"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+        assert mounts["checkpoints"]["subPath"] == "orders"
+    assert stored(**changes).spec.checkpoint.storage.root == "file:///var/lib/streamingjob/checkpoints"
+
+
+def test_credentials_reach_driver_and_executors():
+    for pod in all_pods():
+        assert pod["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "s3-keys"}}]
+
+
+def test_a_pipeline_from_a_config_map_is_a_file_in_the_driver():
+    pod = build_driver_pod(OWNER, stored(pipeline={"configMap": {"name": "code", "key": "job.py"}}), driver())
+    sources = pod["spec"]["volumes"][0]["projected"]["sources"]
+    assert {"configMap": {"name": "code", "items": [{"key": "job.py", "path": "pipeline/job.py"}]}} in sources
+
+
+def test_a_pod_template_is_merged_and_never_replaces():
+    template = {
+        "metadata": {"labels": {"team": "shop", naming.UID_LABEL: "evil"}, "name": "mine"},
+        "spec": {
+            "tolerations": [{"key": "spot"}],
+            "restartPolicy": "Always",
+            "containers": [
+                {
+                    "name": "driver",
+                    "image": "other",
+                    "args": ["sh"],
+                    "resources": {"limits": {"cpu": "2"}},
+                    "env": [{"name": "A", "value": "1"}, {"name": "STREAMINGJOB_UID", "value": "evil"}],
+                },
+                {"name": "sidecar", "image": "s"},
+            ],
+            "volumes": [{"name": "more", "emptyDir": {}}],
+        },
+    }
+    pod = build_driver_pod(OWNER, stored(driver={"podTemplate": template}), driver())
+    own, sidecar = pod["spec"]["containers"]
+    assert pod["metadata"]["name"] == "orders-driver-4"
+    assert pod["metadata"]["labels"]["team"] == "shop" and pod["metadata"]["labels"][naming.UID_LABEL] == "uid-1"
+    assert pod["spec"]["tolerations"] == [{"key": "spot"}] and pod["spec"]["restartPolicy"] == "Never"
+    assert (own["image"], own["args"]) == ("operator-image:1", ["driver"])
+    assert own["resources"]["limits"] == {"memory": "1Gi", "cpu": "2"}
+    assert environment(pod)["A"] == "1" and environment(pod)["STREAMINGJOB_UID"] == "uid-1"
+    assert sidecar["name"] == "sidecar"
+    assert {"config", "tmp", "work", "more"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
+
+
+def test_a_stored_spec_can_be_read_back_and_runs_the_same():
+    kept = stored(parallelism=3)
+    config_map = build_stored_spec(OWNER, kept)
+    assert config_map["immutable"] is True
+    assert read_stored_spec(json.loads(json.dumps(config_map))) == kept
+    manifest = StreamingJob.model_validate(yaml.safe_load(config_map["data"]["job.yaml"]))
+    assert manifest.spec.image == "operator-image:1" and manifest.metadata.uid == "uid-1"
+    assert yaml.safe_load(config_map["data"]["executor.yaml"])["kind"] == "Pod"
+
+
+def test_the_image_in_the_spec_counts_before_the_operators():
+    assert stored(image="mine:2").image == "mine:2"
+
+
+def test_the_service_finds_a_driver_that_is_not_ready():
+    service = build_service(OWNER)
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {naming.UID_LABEL: "uid-1", naming.COMPONENT_LABEL: "driver"}
+
+
+def test_the_token_in_the_secret_is_the_one_that_was_put_in():
+    assert read_control_token(build_secret(OWNER, "token", "spark")) == "token"
+
+
+def test_the_driver_may_do_what_executors_need_and_no_more():
+    assert {resource for rule in DRIVER_RULES for resource in rule["resources"]} == {"pods", "configmaps"}
+    assert build_role(OWNER)["rules"] == DRIVER_RULES
+    assert build_role_binding(OWNER)["roleRef"]["name"] == build_role(OWNER)["metadata"]["name"]

@@ -1,0 +1,82 @@
+"""A deleted StreamingJob: owner references do the work, unless a savepoint or a clean-up was asked for."""
+
+from snapshot_engine.wire.status import Phase
+from streamingjob_operator import naming
+from streamingjob_operator.actions import AddFinalizer, LaunchCleaner, RemoveFinalizer, StopJob
+
+
+def test_without_wishes_there_is_no_finalizer_and_nothing_to_do(running):
+    assert running.finalizers == []
+    running.deleting = True
+    decision = running.look()
+    assert decision.actions == () and running.status["phase"] == "Deleting"
+
+
+def test_a_finalizer_is_kept_only_while_it_is_asked_for(running):
+    running.edit(savepointOnDeletion=True)
+    running.look()
+    assert running.actions(AddFinalizer) and running.finalizers == [naming.FINALIZER]
+    running.edit(savepointOnDeletion=False)
+    running.look()
+    assert running.actions(RemoveFinalizer) and running.finalizers == []
+
+
+def test_a_savepoint_is_taken_before_the_job_goes(running):
+    running.edit(savepointOnDeletion=True)
+    running.look()
+    running.deleting = True
+    running.look()
+    [stop] = running.actions(StopJob)
+    assert (stop.request.mode, stop.request.name) == ("savepoint", "deletion-0a1b2c3d")
+    running.look()
+    assert running.finalizers == [naming.FINALIZER]
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.look()
+    assert running.finalizers == []
+
+
+def test_a_savepoint_that_does_not_come_does_not_keep_the_job_for_ever(running):
+    running.edit(savepointOnDeletion=True)
+    running.look()
+    running.deleting = True
+    running.look()
+    running.pass_time(301)
+    running.look()
+    assert "SavepointTimedOut" in running.reasons()
+    running.settle(2)
+    assert running.finalizers == []
+
+
+def test_checkpoints_are_removed_after_the_driver_where_the_policy_says_so(running):
+    running.edit(deletionPolicy="Delete")
+    running.look()
+    running.deleting = True
+    running.look()
+    assert not running.actions(LaunchCleaner), "not while a driver may still write"
+    running.settle(2)
+    assert "orders-clean" in running.pods
+    assert running.finalizers == [naming.FINALIZER]
+    running.change_pod("orders-clean", phase="Succeeded")
+    running.look()
+    assert running.finalizers == []
+
+
+def test_a_clean_up_that_fails_says_where_the_checkpoints_are_and_lets_the_job_go(running):
+    running.edit(deletionPolicy="Delete")
+    running.look()
+    running.deleting = True
+    running.settle(3)
+    running.change_pod("orders-clean", phase="Failed")
+    running.look()
+    assert "CleanupFailed" in running.reasons()
+    assert "s3://bucket/orders/7" in running.last.announcements[0].message
+    assert running.finalizers == []
+
+
+def test_no_driver_is_launched_for_a_job_that_is_being_deleted(running):
+    running.edit(deletionPolicy="Delete")
+    running.look()
+    running.crash_driver()
+    running.deleting = True
+    running.settle(4)
+    assert running.status["driverGeneration"] == 1

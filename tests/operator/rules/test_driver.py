@@ -1,0 +1,202 @@
+"""What happens to the driver pod, and what the operator does about it."""
+
+import pytest
+
+from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
+from streamingjob_operator.observation import NodeView
+
+
+def test_a_crashed_driver_gets_one_successor_of_the_next_generation(running):
+    running.crash_driver()
+    running.look()
+    running.settle(3)
+    drivers = [pod.name for pod in running.pods.values() if pod.component == "driver"]
+    assert drivers == ["orders-driver-2"]
+    assert running.status["phase"] == "Recovering"
+    assert running.status["restarts"] == 1
+    assert running.status["restartBudget"]["spent"] == 1
+
+
+def test_the_loss_is_announced_with_its_reason(running):
+    running.crash_driver()
+    running.look()
+    assert "DriverLost" in running.reasons()
+    assert "exited with code 1 (Error): Traceback: boom" in running.last.announcements[0].message
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "NodeLost"])
+def test_an_evicted_driver_is_replaced_at_no_cost(running, reason):
+    running.change_pod(running.driver.name, phase="Failed", status_reason=reason)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+    assert running.status["restartBudget"]["spent"] == 0
+
+
+def test_a_deleted_driver_pod_is_replaced_at_no_cost(running):
+    del running.pods[running.driver.name]
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+    assert running.status["restartBudget"]["spent"] == 0
+
+
+def test_the_successor_waits_until_the_old_pod_is_gone(running):
+    name = running.driver.name
+    running.change_pod(name, deleting_since=running.now)
+    decision = running.look()
+    assert not running.actions(LaunchDriver) and decision.look_again_in is not None
+    running.look()
+    assert list(running.status).count("driver") == 0
+    del running.pods[name]
+    running.settle(2)
+    assert running.driver.name == "orders-driver-2"
+
+
+def test_a_pod_that_does_not_go_is_removed_by_force_after_a_while(running):
+    name = running.driver.name
+    running.change_pod(name, deleting_since=running.now)
+    running.look()
+    running.pass_time(41)
+    running.look()
+    assert [(action.name, action.force) for action in running.actions(DeletePod)] == [(name, True)]
+
+
+def test_restarts_back_off_after_the_first(running):
+    running.crash_driver()
+    running.settle(3)
+    assert running.driver.generation == 2, "the first one is at once"
+    running.crash_driver()
+    running.look()
+    decision = running.look()
+    assert running.status["launch"]["notBefore"] is not None
+    assert 0.5 < decision.look_again_in < 1.5
+    running.pass_time(0.3)
+    running.settle(2)
+    assert "driver" not in running.status
+    running.pass_time(1.2)
+    running.settle(2)
+    assert running.driver.generation == 3
+
+
+def crash_until_failed(world, times):
+    for _ in range(times):
+        world.crash_driver()
+        for _ in range(4):
+            world.look()
+            world.pass_time(70)
+            if world.status["phase"] == "Failed":
+                return
+
+
+def test_a_spent_budget_fails_the_job_and_keeps_the_pod_and_its_log(world):
+    world.spec["recovery"] = {"maxRestarts": 2, "window": "24h"}
+    world.start()
+    running = world
+    crash_until_failed(running, 5)
+    assert running.status["phase"] == "Failed"
+    assert running.condition("Stalled") == ("True", "RestartsExhausted")
+    assert running.status["driverGeneration"] == 3
+    assert running.driver.name == "orders-driver-3"
+    running.look()
+    assert running.actions(FetchDriverLog)
+    running.driver_log = "ERROR the last words"
+    running.look()
+    assert running.status["error"].endswith("Last log lines:\nERROR the last words")
+    running.settle(3)
+    assert running.last.actions == (), "no loop"
+
+
+def test_the_budget_is_given_back_after_a_quiet_window(running):
+    for _ in range(15):
+        running.crash_driver()
+        running.settle(3)
+        running.pass_time(601)
+        running.look()
+        running.settle(2)
+    assert running.status["phase"] == "Recovering"
+    assert running.status["driverGeneration"] == 16
+
+
+def test_a_failed_job_starts_again_when_the_spec_changes(world):
+    world.settle(3)
+    world.end_driver(65, error="jobs.orders has no function main")
+    world.look()
+    assert world.condition("Stalled") == ("True", "InvalidPipeline")
+    world.edit(pipeline={"entrypoint": "jobs.orders:pipeline"})
+    world.settle(4)
+    assert world.driver.name == "orders-driver-2"
+    world.add_executors()
+    world.say()
+    world.settle(2)
+    assert world.condition("Ready") == ("True", "Running")
+
+
+def test_silence_alone_replaces_nobody(running):
+    running.silent_since = running.now
+    running.pass_time(120)
+    running.look()
+    assert running.last.actions == ()
+    assert running.condition("Degraded") == ("True", "DriverSilent")
+    assert running.condition("Ready")[0] == "True"
+
+
+def test_a_silent_driver_whose_probe_fails_is_replaced(running):
+    running.silent_since = running.now
+    running.change_pod(running.driver.name, ready=False)
+    running.pass_time(19)
+    running.look()
+    assert running.last.actions == ()
+    running.pass_time(2)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+
+
+def test_a_silent_driver_on_an_unreachable_node_is_replaced_and_its_object_removed(running):
+    running.silent_since = running.now
+    running.nodes["node-1"] = NodeView("node-1", ready=False, unreachable=True)
+    running.pass_time(21)
+    running.look()
+    assert ("orders-driver-1", True) in [(action.name, action.force) for action in running.actions(DeletePod)]
+    running.settle(2)
+    assert running.driver.name == "orders-driver-2"
+    assert running.status["restartBudget"]["spent"] == 0
+
+
+def test_when_many_are_silent_at_once_nobody_is_replaced(running):
+    running.silent_since = running.now
+    running.change_pod(running.driver.name, ready=False)
+    running.may_replace_silent_driver = False
+    running.pass_time(21)
+    decision = running.look()
+    assert decision.actions == () and decision.look_again_in is not None
+    assert running.condition("Degraded") == ("True", "DriverSilent")
+
+
+def test_a_driver_that_is_still_starting_is_not_taken_for_silent(world):
+    world.settle(3)
+    world.change_pod("orders-driver-1", ready=False)
+    world.silent_since = world.now
+    world.pass_time(60)
+    world.look()
+    assert world.last.actions == ()
+
+
+def test_a_job_without_progress_says_so_once_and_runs_on(running):
+    running.pass_time(601)
+    running.look()
+    assert running.reasons() == ["NoProgress"]
+    assert running.condition("CheckpointsHealthy") == ("False", "NoProgress")
+    running.look()
+    assert running.reasons() == [] and running.last.actions == ()
+
+
+def test_a_job_without_progress_is_restarted_where_the_policy_says_so(running):
+    running.edit(recovery={"onNoProgress": "Restart"})
+    running.pass_time(601)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+
+
+def test_a_driver_that_was_stopped_by_hand_runs_again(running):
+    running.end_driver(0, phase="Stopped")
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"

@@ -1,0 +1,145 @@
+"""Lost executors are told to the JobMaster: each loss once, whenever it happened."""
+
+import pytest
+
+from snapshot_engine.wire.status import RegionFailure, RegionState, SlotStatus
+from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
+from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
+
+
+def losses(world):
+    return [(action.request.executor_id, action.request.reason) for action in world.actions(ReportLoss)]
+
+
+def test_an_executor_without_a_pod_is_lost(running):
+    del running.pods[running.executor_pod(1)]
+    running.look()
+    assert losses(running) == [("1", "PodGone")]
+    [action] = running.actions(ReportLoss)
+    assert (action.request.generation, action.request.application_id) == (1, "app-1")
+    assert running.condition("Degraded") == ("True", "ExecutorLost")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"phase": "Failed", "exit": ContainerExit(137, "OOMKilled", None, "")}, "OOMKilled"),
+        ({"phase": "Failed", "status_reason": "Evicted"}, "Evicted"),
+        ({"phase": "Failed"}, "PodFailed"),
+        ({"phase": "Succeeded"}, "PodFailed"),
+    ],
+)
+def test_an_executor_whose_pod_has_ended_is_lost(running, changes, reason):
+    running.change_pod(running.executor_pod(0), **changes)
+    running.look()
+    assert losses(running) == [("0", reason)]
+
+
+def test_an_executor_whose_pod_is_being_deleted_is_lost_at_once(running):
+    running.change_pod(running.executor_pod(2), deleting_since=running.now)
+    running.look()
+    assert losses(running) == [("2", "PodDeleting")]
+
+
+def test_two_losses_at_once_are_both_told(running):
+    del running.pods[running.executor_pod(0)]
+    del running.pods[running.executor_pod(2)]
+    running.look()
+    assert losses(running) == [("0", "PodGone"), ("2", "PodGone")]
+
+
+def test_a_loss_told_a_moment_ago_is_not_told_again_but_looked_at_again(running):
+    del running.pods[running.executor_pod(1)]
+    running.losses_told = {LossKey(1, "app-1", "1", None)}
+    decision = running.look()
+    assert losses(running) == []
+    assert decision.look_again_in == 5.0
+
+
+def test_a_loss_that_the_jobmaster_has_taken_up_is_over(running):
+    del running.pods[running.executor_pod(1)]
+    running.say(executors=[running.executor_entry(0), running.executor_entry(2)])
+    running.look()
+    assert losses(running) == []
+
+
+def test_a_replaced_pod_of_the_same_executor_id_is_another_pod(running):
+    entry = running.executor_entry(1).model_copy(update={"pod_uid": "uid-before"})
+    running.say(executors=[running.executor_entry(0), entry, running.executor_entry(2)])
+    running.look()
+    assert losses(running) == [("1", "PodGone")]
+
+
+def test_executors_of_an_older_driver_are_nobodys_loss(running):
+    running.crash_driver()
+    running.settle(3)
+    for name in [pod.name for pod in running.pods.values() if pod.component == "executor"]:
+        del running.pods[name]
+    running.look()
+    assert losses(running) == []
+
+
+def test_a_loss_never_replaces_the_driver(running):
+    for number in range(3):
+        del running.pods[running.executor_pod(number)]
+    running.settle(3)
+    assert running.status["driverGeneration"] == 1
+
+
+def test_a_node_that_is_not_ready_is_a_hint(running):
+    running.nodes["node-1"] = NodeView("node-1", ready=False, unreachable=False)
+    running.look()
+    [hint] = running.actions(HintSuspectNode)
+    assert hint.request.node == "node-1" and hint.request.executor_ids == ["0", "1", "2"]
+    assert running.actions(DeletePod) == []
+    assert running.condition("Degraded") == ("True", "NodeSuspect")
+
+
+def test_pods_on_an_unreachable_node_are_removed_and_then_lost(running):
+    running.change_pod(running.driver.name, node="node-2")
+    running.nodes["node-1"] = NodeView("node-1", ready=False, unreachable=True)
+    running.look()
+    assert {(action.name, action.force) for action in running.actions(DeletePod)} == {
+        (f"orders-1-exec-{number}", True) for number in range(3)
+    }
+    running.look()
+    assert len(losses(running)) == 3
+
+
+def test_a_recovered_region_is_announced_with_its_checkpoint_and_time(running):
+    failure = RegionFailure(at=running.now, cause="PodLost")
+    away = running.region(1, state=RegionState.RESTORING, attempt=2, restarts=1, last_failure=failure)
+    running.say(regions=[running.region(0), away, running.region(2)], restarts=1)
+    running.look()
+    assert running.status["phase"] == "Recovering" and running.status["regionsReady"] == "2/3"
+    running.pass_time(0.9)
+    back = away.model_copy(
+        update={"state": RegionState.RUNNING, "running_since": running.now, "last_restored_checkpoint": 7}
+    )
+    running.say(regions=[running.region(0), back, running.region(2)], restarts=1)
+    decision = running.look()
+    assert [each.message for each in decision.announcements] == [
+        "Region r1 runs again after 0.90 s, attempt 2 from checkpoint 7 (cause: PodLost)"
+    ]
+    assert decision.recoveries == (0.9,)
+    assert running.status["restarts"] == 1 and running.status["phase"] == "Running"
+
+
+def test_executors_that_cannot_start_and_missing_slots_are_conditions(running):
+    name = running.executor_pod(1)
+    running.change_pod(name, phase="Pending", start_problem="Unschedulable: 0/1 nodes are available")
+    running.say(slots=SlotStatus(total=2, used=2, needed=3))
+    running.look()
+    assert running.condition("Degraded") == ("True", "ExecutorsCannotStart")
+    assert "0/1 nodes are available" in running.message("Degraded")
+    assert "needs 3 slots and the executors have 2" in running.message("Degraded")
+
+
+def test_the_status_stays_small_with_many_regions(running):
+    regions = [running.region(n) for n in range(499)]
+    regions.append(running.region(499, state=RegionState.RESTORING, restarts=3))
+    running.say(regions=regions)
+    running.look()
+    assert len(running.status["regions"]) == 32
+    assert "r499" in [region["id"] for region in running.status["regions"]], "those in trouble are shown"
+    assert running.status["regionsReady"] == "499/500"

@@ -1,0 +1,314 @@
+"""Upgrades, suspension, restarts and rollbacks: each step recorded, each resumable."""
+
+import pytest
+
+from snapshot_engine.wire.status import Phase, RegionState, SavepointState
+from streamingjob_operator.actions import DropStoredSpecs, LaunchDriver, LaunchPlanner, StopJob, TakeSavepoint
+from streamingjob_operator.observation import ContainerExit
+
+
+def plan_succeeds(world):
+    name = next(name for name in world.pods if "-plan-" in name)
+    world.change_pod(name, phase="Succeeded")
+
+
+def begin_upgrade(world, **changes):
+    world.edit(**({"parallelism": 4} | changes))
+    world.settle(2)  # the pods are checked, the planner is launched
+    assert world.status["operation"]["step"] == "Plan"
+
+
+def finish_start(world):
+    world.settle(3)
+    world.add_executors()
+    world.say()
+    world.settle(2)
+
+
+def step(world):
+    return world.status.get("operation", {}).get("step")
+
+
+def test_a_changed_spec_is_planned_while_the_old_driver_runs(running):
+    begin_upgrade(running)
+    assert running.actions(LaunchPlanner) and not running.actions(StopJob)
+    assert running.driver.name == "orders-driver-1" and running.driver.living
+    assert running.status["phase"] == "Upgrading"
+    assert running.condition("Ready") == ("False", "Upgrading")
+
+
+def test_a_spec_that_cannot_be_planned_is_refused_and_the_old_one_runs_on(running):
+    begin_upgrade(running)
+    name = next(name for name in running.pods if "-plan-" in name)
+    end = ContainerExit(65, "Error", None, "sink console cannot do exactly-once")
+    running.change_pod(name, phase="Failed", exit=end)
+    running.settle(3)
+    assert running.condition("Stalled") == ("True", "UpgradeRefused")
+    assert "cannot do exactly-once" in running.message("Ready")
+    assert running.status["phase"] == "Running" and running.status["driverGeneration"] == 1
+    assert not any("-plan-" in name for name in running.pods)
+
+
+def test_a_refused_spec_is_forgotten_when_the_spec_goes_back(running):
+    before = dict(running.spec)
+    test_a_spec_that_cannot_be_planned_is_refused_and_the_old_one_runs_on(running)
+    running.spec, running.generation = before, running.generation + 1
+    running.settle(2)
+    assert running.condition("Ready") == ("True", "Running")
+
+
+def test_an_upgrade_with_a_savepoint(running):
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    [stop] = running.actions(StopJob)
+    assert (stop.request.mode, stop.request.name) == ("savepoint", "upgrade-2")
+    running.look()
+    assert not running.actions(StopJob), "said once, when it was accepted"
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://bucket/orders/savepoints/upgrade-2")
+    finish_start(running)
+    assert running.status["driver"]["restore"]["path"] == "s3://bucket/orders/savepoints/upgrade-2"
+    assert running.driver.name == "orders-driver-2"
+    assert running.condition("Ready") == ("True", "Running")
+    assert "operation" not in running.status
+    assert running.status["savepoints"][0]["state"] == "Completed"
+    assert running.status["replicas"] == 4
+
+
+def test_an_upgrade_from_the_last_state(running):
+    running.edit(upgradeMode="LastState")
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    assert [action.request.mode for action in running.actions(StopJob)] == ["checkpoint"]
+    running.end_driver(0, Phase.STOPPED)
+    finish_start(running)
+    assert "restore" not in running.status["driver"]
+    assert running.condition("Ready") == ("True", "Running")
+
+
+def test_a_stateless_upgrade(running):
+    running.edit(upgradeMode="Stateless")
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    assert [action.request.mode for action in running.actions(StopJob)] == ["cancel"]
+    running.end_driver(0, Phase.STOPPED)
+    finish_start(running)
+    assert running.status["driver"]["restore"]["ignoreState"] is True
+
+
+def test_a_savepoint_that_takes_too_long_falls_back_to_the_last_state(running):
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    running.pass_time(301)
+    running.look()
+    assert "SavepointTimedOut" in running.reasons()
+    assert step(running) == "Kill"
+    finish_start(running)
+    assert "restore" not in running.status["driver"] and running.driver.generation == 2
+
+
+def test_a_failed_savepoint_keeps_the_old_job_where_the_spec_says_so(running):
+    running.edit(savepointFallback="KeepRunning")
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    running.say(savepoints=[running.savepoint("upgrade-3", SavepointState.FAILED, error="disk full")])
+    running.settle(3)
+    assert running.status["driverGeneration"] == 1
+    assert running.condition("Stalled") == ("True", "SavepointFailed")
+    assert "disk full" in running.message("Ready")
+
+
+def test_a_crash_looping_job_can_be_upgraded(running):
+    for _ in range(3):
+        running.crash_driver()
+        running.settle(3)
+        running.pass_time(5)
+        running.settle(2)
+    running.report = None
+    running.crash_driver()
+    running.look()
+    running.edit(pipeline={"entrypoint": "jobs.orders:fixed"})
+    running.settle(4)
+    assert running.driver.living and running.status["operation"]["step"] == "Start"
+    finish_start(running)
+    assert running.condition("Ready") == ("True", "Running")
+
+
+def test_a_new_spec_that_is_not_ready_in_time_is_rolled_back(running):
+    good = running.status["lastGoodHash"]
+    test_path = "s3://bucket/orders/savepoints/upgrade-2"
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path=test_path)
+    running.settle(3)
+    assert running.driver.generation == 2
+    running.pass_time(601)
+    running.settle(4)
+    assert running.driver.generation == 3
+    assert running.status["driver"]["specHash"] == good
+    assert running.status["driver"]["restore"]["path"] == test_path, "what the new spec did not take is not lost"
+    running.add_executors()
+    running.say()
+    running.settle(2)
+    assert running.status["phase"] == "Running"
+    assert running.condition("Ready") == ("False", "RolledBack")
+    assert running.condition("Stalled") == ("True", "RolledBack")
+    running.settle(3)
+    assert running.status["driverGeneration"] == 3, "it is not tried again"
+
+
+def test_a_new_spec_that_ends_for_good_is_rolled_back_at_once(running):
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(3)
+    running.end_driver(68, error="state of operator 'sum' has another type")
+    running.settle(4)
+    assert running.driver.generation == 3
+    assert "another type" in running.message("Stalled")
+
+
+def test_without_rollback_a_late_spec_stays_and_is_stalled(running):
+    running.edit(rollback=False)
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(3)
+    running.pass_time(601)
+    running.settle(3)
+    assert running.driver.generation == 2
+    assert running.condition("Stalled") == ("True", "NotReadyInTime")
+
+
+def test_the_spec_may_change_back_while_it_is_planned(running):
+    before = dict(running.spec)
+    begin_upgrade(running)
+    running.spec, running.generation = before, running.generation + 1
+    running.settle(3)
+    assert running.status["phase"] == "Running" and "operation" not in running.status
+    assert not any("-plan-" in name for name in running.pods)
+
+
+def test_an_upgrade_survives_the_operator_at_every_step(running):
+    """Each look here is by an operator that remembers nothing but the status."""
+
+    def forgetful_look():
+        running.stop_accepted, running.dry_runs = False, {}
+        running.look()
+
+    running.edit(parallelism=4)
+    running.look()
+    running.look()
+    for _ in range(3):
+        forgetful_look()
+    plan_succeeds(running)
+    for _ in range(3):
+        forgetful_look()
+    assert step(running) == "Stop"
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    for _ in range(3):
+        forgetful_look()
+    assert [pod.name for pod in running.pods.values() if pod.component == "driver"] == ["orders-driver-2"]
+
+
+def test_fields_that_need_no_restart_do_not_restart(running):
+    running.edit(deletionPolicy="Retain", readyTimeout="1m", savepointTimeout="10s", upgradeMode="LastState")
+    running.edit(recovery={"progressWindow": "1h"})
+    decision = running.look()
+    assert decision.actions == () and running.status["phase"] == "Running"
+    assert running.status["observedGeneration"] == 3
+
+
+def test_suspend_and_resume_with_a_savepoint(running):
+    running.edit(state="Suspended")
+    running.settle(2)
+    assert running.status["phase"] == "Suspending"
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://bucket/orders/savepoints/suspend-2")
+    running.settle(2)
+    assert running.status["phase"] == "Suspended" and running.condition("Ready") == ("True", "Suspended")
+    assert not any(pod.component == "driver" for pod in running.pods.values())
+    running.edit(state="Running")
+    running.settle(4)
+    assert running.driver.generation == 2
+    assert running.status["driver"]["restore"]["path"].endswith("suspend-2")
+    finish_start(running)
+    assert running.condition("Ready") == ("True", "Running")
+
+
+def test_a_job_made_suspended_starts_nothing(world):
+    world.spec["state"] = "Suspended"
+    world.settle(3)
+    assert world.pods == {} and world.status["phase"] == "Suspended"
+    world.edit(state="Running")
+    world.start()
+
+
+def test_a_driver_that_cannot_take_a_savepoint_is_suspended_with_its_last_state(world):
+    world.settle(3)
+    world.edit(state="Suspended")
+    world.settle(3)
+    assert world.status["phase"] == "Suspended" and world.pods == {}
+
+
+def test_a_restart_on_demand(running):
+    running.edit(restartNonce=1)
+    running.look()
+    running.look()
+    assert step(running) == "Stop"
+    running.end_driver(0, Phase.STOPPED)
+    finish_start(running)
+    assert running.driver.generation == 2 and running.condition("Ready") == ("True", "Running")
+    running.settle(3)
+    assert running.status["driverGeneration"] == 2, "once"
+
+
+@pytest.mark.parametrize("nonce", ["restartNonce", "savepointNonce"])
+def test_a_nonce_that_was_there_at_creation_triggers_nothing(world, nonce):
+    world.spec[nonce] = 5
+    world.start()
+    world.settle(2)
+    assert world.last.actions == () and "operation" not in world.status
+
+
+def test_a_savepoint_on_demand_is_taken_once_and_listed(running):
+    running.edit(savepointNonce=3)
+    running.look()
+    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3"]
+    done = running.savepoint("manual-3", SavepointState.COMPLETED, path="s3://p/manual-3", completed_at=running.now)
+    running.say(savepoints=[done])
+    running.look()
+    assert running.reasons() == ["SavepointCompleted"]
+    assert running.status["savepoints"][0]["path"] == "s3://p/manual-3"
+    running.look()
+    assert running.actions(TakeSavepoint) == []
+
+
+def test_restore_nonce_goes_back_to_what_restore_from_names(running):
+    running.edit(restoreFrom="s3://p/manual-3", restoreNonce=1)
+    running.settle(4)
+    assert running.driver.generation == 2
+    assert running.status["driver"]["restore"]["path"] == "s3://p/manual-3"
+    finish_start(running)
+    running.settle(2)
+    assert running.status["driverGeneration"] == 2
+
+
+def test_stored_specs_that_nothing_goes_back_to_are_dropped(running):
+    test_an_upgrade_with_a_savepoint(running)
+    assert running.stored == {running.status["driver"]["specHash"]}
+
+
+def test_a_region_that_recovers_does_not_make_an_upgrade_skip_its_savepoint(running):
+    running.say(phase=Phase.RECOVERING, regions=[running.region(0, state=RegionState.RESTORING)])
+    running.look()
+    begin_upgrade(running)
+    plan_succeeds(running)
+    running.look()
+    assert running.actions(StopJob) and not running.actions(LaunchDriver) and not running.actions(DropStoredSpecs)
