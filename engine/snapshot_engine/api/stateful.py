@@ -80,6 +80,11 @@ def aggregated_columns(
 ) -> tuple[str, ...]:
     """The columns that keyed aggregates look at: all that has to be sent to them."""
     require_columnar(input, method)
+    if HIDDEN_KEY in keys:
+        raise ValueError(
+            f"{method} puts the key out as columns, and a key worked out by a function has none: "
+            'add it as a column first, with_columns(key=...).key_by("key")'
+        )
     if not aggregates:
         raise ValueError(f'{method} needs at least one aggregate: {method}(rows=Count(), total=Sum("price"))')
     wrong = [name for name, value in aggregates.items() if not isinstance(value, Aggregate)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from snapshot_engine.graph.layered_layout import MARGIN, Box, place
+from snapshot_engine.graph.layered_layout import MARGIN, Box, Layout, place
 from snapshot_engine.graph.plan_dot import edge_label
 from snapshot_engine.graph.plan_view import EdgeView, PlanView, VertexView
 
@@ -21,9 +21,11 @@ def plan_as_svg(view: PlanView) -> str:
     header = 2 * LINE + MARGIN
     sizes = {vertex.uid: _size(vertex) for vertex in view.vertices}
     arcs = [(edge.producer, edge.consumer) for edge in view.edges if not edge.feedback]
-    boxes = place(sizes, arcs, top=header + LINE)
+    layout = place(sizes, arcs, top=header + LINE)
+    boxes = layout.boxes
     width = max((box.x + box.width for box in boxes.values()), default=0) + MARGIN
-    bottom = max((box.y + box.height for box in boxes.values()), default=header) + MARGIN
+    drawn = [*boxes.values(), *(passage for passages in layout.detours.values() for passage in passages)]
+    bottom = max((box.y + box.height for box in drawn), default=header) + MARGIN
     height = bottom + LINE * len(view.groups) + MARGIN
     width = max(width, 2 * MARGIN + CHARACTER * max(map(len, _legend(view)), default=0) + 24)
     parts = [
@@ -34,7 +36,7 @@ def plan_as_svg(view: PlanView) -> str:
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
         f'<text x="{MARGIN}" y="{MARGIN}" font-size="16" font-weight="600">{escape(view.job)}</text>',
         f'<text x="{MARGIN}" y="{MARGIN + LINE}" fill="#64748b">{escape(_summary(view))}</text>',
-        *(part for edge in view.edges for part in _edge(edge, boxes)),
+        *(part for edge in view.edges for part in _edge(edge, layout)),
         *(part for vertex in view.vertices for part in _vertex(vertex, boxes[vertex.uid], _tint(view, vertex))),
         *_legend_rows(view, bottom),
         "</svg>",
@@ -86,24 +88,37 @@ def _vertex(vertex: VertexView, box: Box, tint: str) -> Iterator[str]:
     yield "</g>"
 
 
-def _edge(edge: EdgeView, boxes: dict[str, Box]) -> Iterator[str]:
-    start, end = boxes[edge.producer], boxes[edge.consumer]
-    x1, y1, x2, y2 = start.x + start.width, start.middle, end.x, end.middle
+def _edge(edge: EdgeView, layout: Layout) -> Iterator[str]:
+    start, end = layout.boxes[edge.producer], layout.boxes[edge.consumer]
+    x, y = start.x + start.width, start.middle
+    path = f"M{x:.1f},{y:.1f}"
     if edge.feedback:
         low = max(start.y + start.height, end.y + end.height) + 30
-        path = f"M{x1:.1f},{y1:.1f} C{x1 + 60:.1f},{low:.1f} {x2 - 60:.1f},{low:.1f} {x2:.1f},{y2:.1f}"
-        label_y = low
+        path += f" C{x + 60:.1f},{low:.1f} {end.x - 60:.1f},{low:.1f} {end.x:.1f},{end.middle:.1f}"
+        label_x, label_y = (x + end.x) / 2, low
     else:
-        bend = (x2 - x1) / 2
-        path = f"M{x1:.1f},{y1:.1f} C{x1 + bend:.1f},{y1:.1f} {x2 - bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
-        label_y = (y1 + y2) / 2 - 6
+        passages = layout.detours[edge.producer, edge.consumer]
+        first = passages[0] if passages else end
+        label_x, label_y = (x + first.x) / 2, (y + first.middle) / 2 - 6
+        for passage in passages:
+            path += _curve(x, y, passage.x, passage.middle) + f" H{passage.x + passage.width:.1f}"
+            x, y = passage.x + passage.width, passage.middle
+        path += _curve(x, y, end.x, end.middle)
     dash = ' stroke-dasharray="6 4"' if edge.cuts or edge.feedback else ""
     yield f'<path d="{path}" fill="none" stroke="#475569"{dash} marker-end="url(#arrow)"/>'
-    lines = edge_label(edge).split("\n")
+    yield from _edge_labels(edge_label(edge).split("\n"), label_x, label_y)
+
+
+def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
+    bend = (x2 - x1) / 2
+    return f" C{x1 + bend:.1f},{y1:.1f} {x2 - bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+
+
+def _edge_labels(lines: list[str], x: float, y: float) -> Iterator[str]:
     for index, line in enumerate(lines):
-        y = label_y - LINE * 0.8 * (len(lines) - 1 - index)
+        line_y = y - LINE * 0.8 * (len(lines) - 1 - index)
         yield (
-            f'<text x="{(x1 + x2) / 2:.1f}" y="{y:.1f}" text-anchor="middle" font-size="10" fill="#334155" '
+            f'<text x="{x:.1f}" y="{line_y:.1f}" text-anchor="middle" font-size="10" fill="#334155" '
             f'stroke="white" stroke-width="3" paint-order="stroke">{escape(line)}</text>'
         )
 

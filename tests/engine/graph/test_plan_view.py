@@ -109,7 +109,7 @@ def test_a_loop_is_drawn(graph_of):
 def test_boxes_never_overlap_and_flow_to_the_right():
     sizes = {name: (100.0 + 10 * index, 40.0 + 5 * index) for index, name in enumerate("abcdefg")}
     arcs = [("a", "c"), ("b", "c"), ("c", "d"), ("c", "e"), ("a", "e"), ("d", "f"), ("e", "f"), ("b", "g")]
-    boxes = place(sizes, arcs)
+    boxes = place(sizes, arcs).boxes
     for start, end in arcs:
         assert boxes[start].x + boxes[start].width < boxes[end].x
     for one in sizes:
@@ -121,5 +121,13 @@ def test_boxes_never_overlap_and_flow_to_the_right():
 
 
 def test_boxes_are_ordered_so_that_parallel_branches_do_not_cross():
-    boxes = place(dict.fromkeys("abcd", (100.0, 40.0)), [("a", "d"), ("b", "c")])
+    boxes = place(dict.fromkeys("abcd", (100.0, 40.0)), [("a", "d"), ("b", "c")]).boxes
     assert (boxes["a"].y < boxes["b"].y) == (boxes["d"].y < boxes["c"].y)
+
+
+def test_an_arc_over_several_layers_has_a_way_between_the_boxes():
+    layout = place(dict.fromkeys("abcd", (100.0, 40.0)), [("a", "b"), ("b", "c"), ("a", "c"), ("d", "b")])
+    (passage,) = layout.detours["a", "c"]
+    other = layout.boxes["b"]
+    assert (passage.x, passage.width) == (other.x, other.width)
+    assert passage.y + passage.height <= other.y or other.y + other.height <= passage.y
