@@ -80,7 +80,7 @@ def list_files(place: str, pattern: str) -> list[str]:
     ]
     if not found:
         raise FileNotFoundError(f"no file matches {place!r}{f' (looking for {pattern})' if wanted is None else ''}")
-    return found
+    return sorted(found)
 
 
 def _is_meant(path: str, folder: str, wanted: str | None, pattern: str) -> bool:
