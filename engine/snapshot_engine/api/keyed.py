@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from snapshot_engine.api import stateful as steps
 from snapshot_engine.api.schemas import SchemaLike
 from snapshot_engine.api.stream import DataStream
@@ -103,7 +101,14 @@ def _why_not_keys(keys: Sequence[Any], type: StreamType | None) -> str | None:
         require_columns(type.schema, keys)
     except MissingColumn as error:
         return str(error)
-    floats = [key for key in keys if pa.types.is_floating(type.schema.field(key).type)]
-    if floats:
-        return f"column {floats[0]!r} is {type.schema.field(floats[0]).type}: floating point numbers are no keys"
+    return _why_no_key_types(keys, type)
+
+
+def _why_no_key_types(keys: Sequence[str], type: StreamType) -> str | None:
+    from snapshot_engine.state.key_codec import KeyCodec
+
+    try:
+        KeyCodec(keys, [type.schema.field(key).type for key in keys])
+    except (ValueError, TypeError) as error:
+        return str(error)
     return None

@@ -130,19 +130,20 @@ def watermark(
 ) -> Step:
     from snapshot_engine.operators.watermarks import WatermarkOperator
 
-    timing = {
-        "delay_ms": milliseconds(delay),
-        "idle_timeout_ms": None if idle_timeout is None else positive_milliseconds(idle_timeout, "idle_timeout"),
-    }
+    delay_ms = milliseconds(delay)
+    idle_ms = None if idle_timeout is None else positive_milliseconds(idle_timeout, "idle_timeout")
     if isinstance(event_time, str):
         time = EventTime(_time_column(event_time, input))
         output = StreamType(input.schema, time)
-        factory = partial(WatermarkOperator, event_time=time, input=input, **timing)
-        return Step(factory, output, stateful=True, uid_by_input=True)
-    require_callable(event_time, "with_watermark")
-    time = EventTime(HIDDEN_TIME)
-    output = StreamType(with_hidden_time(input.schema), time)
-    factory = partial(WatermarkOperator, event_time=time, input=input, extract=event_time, **timing)
+        extract = None
+    else:
+        require_callable(event_time, "with_watermark")
+        time = EventTime(HIDDEN_TIME)
+        output = StreamType(with_hidden_time(input.schema), time)
+        extract = event_time
+    factory = partial(
+        WatermarkOperator, event_time=time, delay_ms=delay_ms, idle_timeout_ms=idle_ms, input=input, extract=extract
+    )
     return Step(factory, output, stateful=True, uid_by_input=True)
 
 

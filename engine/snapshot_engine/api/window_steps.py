@@ -18,8 +18,9 @@ from snapshot_engine.graph.columns import keep_columns
 from snapshot_engine.graph.logical import Step
 from snapshot_engine.operators.aggregates import Aggregate
 from snapshot_engine.operators.functions import AggregateFunction, ProcessWindowFunction
+from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import StreamType
-from snapshot_engine.operators.windows import SessionWindow, WindowShape
+from snapshot_engine.operators.windows import WINDOW_END, WINDOW_START, SessionWindow, WindowShape
 
 ON_WATERMARKS = "its output comes with watermarks"
 
@@ -59,26 +60,13 @@ def check_window(
 
 
 def aggregate_columns(aggregates: Mapping[str, Aggregate], spec: WindowSpec) -> Step:
-    from snapshot_engine.operators import session_aggregate, window_aggregate
-
     needs = aggregated_columns(aggregates, spec.keys, spec.input, "aggregate")
+    for name in (WINDOW_START, WINDOW_END):
+        if name in spec.keys or name in aggregates:
+            raise ValueError(f"the result of a window has a column {name!r} of its own; rename yours")
     # Late rows go out as they came in, so nothing may be left out of them.
     pruned = spec.input if spec.late_tag else spec.input.with_schema(keep_columns(spec.input.schema, needs))
-    common = {
-        "keys": spec.keys,
-        "window": spec.shape,
-        "aggregates": dict(aggregates),
-        "input": pruned,
-        "allowed_lateness_ms": spec.lateness_ms,
-        "late_tag": spec.late_tag,
-    }
-    factory: Callable[[], Any]
-    if isinstance(spec.shape, SessionWindow):
-        output = session_aggregate.output_type(spec.keys, aggregates, pruned)
-        factory = partial(session_aggregate.SessionAggregateOperator, output=output, **common)
-    else:
-        output = window_aggregate.output_type(spec.keys, aggregates, pruned)
-        factory = partial(window_aggregate.WindowAggregateOperator, output=output, **common)
+    factory, output = _windowed_aggregate(aggregates, spec, pruned)
     return Step(
         factory,
         output,
@@ -87,6 +75,38 @@ def aggregate_columns(aggregates: Mapping[str, Aggregate], spec: WindowSpec) -> 
         side_outputs=spec.late_outputs(),
         needs=None if spec.late_tag else needs,
     )
+
+
+def _windowed_aggregate(
+    aggregates: Mapping[str, Aggregate], spec: WindowSpec, input: StreamType
+) -> tuple[Callable[[], Operator], StreamType]:
+    if isinstance(spec.shape, SessionWindow):
+        from snapshot_engine.operators import session_aggregate
+
+        output = session_aggregate.output_type(spec.keys, aggregates, input)
+        return partial(
+            session_aggregate.SessionAggregateOperator,
+            keys=spec.keys,
+            window=spec.shape,
+            aggregates=dict(aggregates),
+            input=input,
+            output=output,
+            allowed_lateness_ms=spec.lateness_ms,
+            late_tag=spec.late_tag,
+        ), output
+    from snapshot_engine.operators import window_aggregate
+
+    output = window_aggregate.output_type(spec.keys, aggregates, input)
+    return partial(
+        window_aggregate.WindowAggregateOperator,
+        keys=spec.keys,
+        window=spec.shape,
+        aggregates=dict(aggregates),
+        input=input,
+        output=output,
+        allowed_lateness_ms=spec.lateness_ms,
+        late_tag=spec.late_tag,
+    ), output
 
 
 def reduce_records(fn: Callable[[Any, Any], Any], spec: WindowSpec) -> Step:
