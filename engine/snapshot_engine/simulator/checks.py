@@ -1,0 +1,162 @@
+"""What must hold of every manifest, of every commit, and at the end of a schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from snapshot_engine.protocol.elements import ChannelId, Mode, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.simulator.operators import SourceState
+from snapshot_engine.simulator.records import LANE_BITS, count, times_seen
+from snapshot_engine.simulator.storage import Manifest
+from snapshot_engine.simulator.subtask import SubtaskState
+from snapshot_engine.simulator.topology import Edge, Kind, Split
+from snapshot_engine.simulator.violations import Violation
+
+if TYPE_CHECKING:
+    from snapshot_engine.simulator.world import World
+
+States = dict[SubtaskId, SubtaskState]
+
+
+class Checks:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._exact = world.config.mode is Mode.EXACTLY_ONCE
+        self._markers = ~((1 << (LANE_BITS * world.records.real)) - 1)
+
+    # Every manifest, when it lands.
+
+    def manifest_is_a_cut(self, manifest: Manifest) -> None:
+        """All its files are there; what was sent along each edge was received, or is kept in the manifest."""
+        states = {s: cast(SubtaskState, self._world.storage.read(n)) for s, n in manifest.states.items()}
+        if not self._exact:
+            return
+        for edge in self._world.topology.edges:
+            self._edge_is_cut(manifest, edge, states)
+        for subtask, state in states.items():
+            self._state_agrees_with_what_passed(manifest, subtask, state)
+
+    def _edge_is_cut(self, manifest: Manifest, edge: Edge, states: States) -> None:
+        sent = sum(states[SubtaskId(edge.producer.name, i)].sent[edge.id] for i in range(edge.producer.parallelism))
+        received = sum(
+            states[SubtaskId(edge.consumer.name, i)].received[edge.id] for i in range(edge.consumer.parallelism)
+        )
+        if edge.exchange is Exchange.COMMITTED:
+            received += sum(self._unread(manifest, channel, states, edge) for channel in edge.channels())
+        if sent != received:
+            what = self._difference(sent, received)
+            raise Violation(f"manifest {manifest.key}: along edge {edge.id} sent is not received: {what}")
+        if edge.exchange.replays:
+            for channel in edge.channels():
+                self._positions_agree(manifest, edge, channel, states)
+
+    def _positions_agree(self, manifest: Manifest, edge: Edge, channel: ChannelId, states: States) -> None:
+        produced = states[SubtaskId(edge.producer.name, channel.producer)].outputs[channel]
+        consumed = states[SubtaskId(edge.consumer.name, channel.consumer)].inputs[channel]
+        if produced != consumed:
+            raise Violation(f"manifest {manifest.key}: {channel} stands at {produced} and {consumed}")
+
+    def _unread(self, manifest: Manifest, channel: ChannelId, states: States, edge: Edge) -> int:
+        """What lies in the segments behind the reader's position."""
+        position = states[SubtaskId(edge.consumer.name, channel.consumer)].inputs[channel]
+        first, offset = cast(tuple[int, int], position)
+        lanes = 0
+        for segment in manifest.segments[channel]:
+            entries = cast(tuple[object, ...], self._world.storage.read(str(segment.payload)))
+            records = [record for entry in entries if type(entry) is tuple for record in entry]
+            lanes += count(tuple(records[offset if segment.number == first else 0 :]))
+        return lanes
+
+    def _state_agrees_with_what_passed(self, manifest: Manifest, subtask: SubtaskId, state: SubtaskState) -> None:
+        kind = self._world.topology.vertex[subtask.vertex].kind
+        got = sum(state.received.values())
+        if kind is Kind.SOURCE:
+            split = self._world.records.splits[subtask.vertex, subtask.index]
+            got = count(tuple(split[: cast(SourceState, state.own).position]))
+        elif kind is Kind.STEP and state.own != got:
+            raise Violation(f"manifest {manifest.key}: the state of {subtask} is not what it received")
+        elif kind is Kind.WINDOW:
+            got -= sum(count(batch) for batch in cast(dict[object, tuple[int, ...]], state.own).values())
+        for edge in self._world.topology.outputs[subtask]:
+            copies = edge.consumer.parallelism if edge.split is Split.BROADCAST else 1
+            sent = state.sent[edge.id]
+            if kind is Kind.WINDOW:
+                sent &= ~self._markers
+            if sent != got * copies:
+                what = self._difference(got * copies, sent)
+                raise Violation(f"manifest {manifest.key}: {subtask} did not pass on what it had: {what}")
+
+    # Every commit.
+
+    def nothing_is_committed_that_the_latest_does_not_hold(self) -> None:
+        """What is visible is at most what the sinks had received at the latest manifest."""
+        latest = self._world.storage.latest()
+        if not self._exact or latest is None:
+            return
+        for sink, visible in self._world.outside.committed.items():
+            received = self._received_by(sink, latest)
+            if visible != received and any(
+                times_seen(visible, r) > times_seen(received, r) for r in range(len(self._world.records.key))
+            ):
+                what = self._difference(received, visible)
+                raise Violation(f"sink {sink} shows what manifest {latest.key} does not hold: {what}")
+
+    def commit_shows_all(self, manifest: Manifest) -> None:
+        """After the latest manifest is committed, exactly what its sinks had received is visible."""
+        if not self._exact or self._world.storage.latest() is not manifest:
+            return
+        for vertex in self._world.topology.vertices:
+            if vertex.kind is Kind.SINK:
+                received = self._received_by(vertex.name, manifest)
+                visible = self._world.outside.committed.get(vertex.name, 0)
+                if visible != received:
+                    what = self._difference(received, visible)
+                    raise Violation(f"after the commit of {manifest.key} sink {vertex.name} shows: {what}")
+
+    def _received_by(self, sink: str, manifest: Manifest) -> int:
+        total = 0
+        for index in range(self._world.topology.vertex[sink].parallelism):
+            state = cast(SubtaskState, self._world.storage.read(manifest.states[SubtaskId(sink, index)]))
+            total += sum(state.received.values())
+        return total
+
+    # At the end.
+
+    def every_record_is_there(self) -> None:
+        world = self._world
+        for vertex in world.topology.vertices:
+            if vertex.kind is not Kind.SINK:
+                continue
+            times = world.topology.multiplicity[vertex.name]
+            visible = world.outside.committed.get(vertex.name, 0)
+            for (source, _), records in world.records.splits.items():
+                for record in records:
+                    self._record_is_there(vertex.name, record, times.get(source, 0), times_seen(visible, record))
+            if self._exact:
+                self._windows_fired_once(vertex.name, visible)
+
+    def _record_is_there(self, sink: str, record: int, expected: int, seen: int) -> None:
+        if seen < expected or (self._exact and seen != expected):
+            raise Violation(f"record {record} is {seen} times in the output of {sink}, not {expected} times")
+
+    def _windows_fired_once(self, sink: str, visible: int) -> None:
+        topology = self._world.topology
+        most = sum(topology.multiplicity[sink].get(v.name, 0) for v in topology.vertices if v.kind is Kind.WINDOW)
+        for marker in range(self._world.records.real, len(self._world.records.key)):
+            if times_seen(visible, marker) > most:
+                raise Violation(f"window {marker} fired more than once in the output of {sink}")
+
+    def each_failure_was_handled_once(self) -> None:
+        handled = sum(len(d.recovery.budget.history) for d in self._world.drivers if d.recovery)
+        if handled > self._world.true_failures:
+            raise Violation(f"{handled} failures were handled, but only {self._world.true_failures} happened")
+
+    def _difference(self, expected: int, found: int) -> str:
+        """Records with the times they were expected and found; the first few."""
+        known = range(len(self._world.records.key))
+        pairs = [(r, times_seen(expected, r), times_seen(found, r)) for r in known]
+        differ = [f"{r} ({was}->{now})" for r, was, now in pairs if was != now]
+        return ", ".join(differ[:5]) or "an impossible number of them"
+
+

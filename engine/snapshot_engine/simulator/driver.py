@@ -1,0 +1,411 @@
+"""A simulated driver: the shell around coordinator and recovery, with storage that may not answer.
+
+The order of things is the runtime's: acquire the storage with a new generation, commit again what the latest manifest
+names, start the regions; a manifest counts when `current` names it, and only then is anything committed or deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from snapshot_engine.protocol.checkpoints import (
+    Abort,
+    Completed,
+    CoordinatorAction,
+    Discard,
+    FailOver,
+    Finished,
+    Trigger,
+    WriteManifest,
+)
+from snapshot_engine.protocol.committed_exchange import Segment, SegmentPosition, segments_of_manifest, unneeded
+from snapshot_engine.protocol.critical_path import Timings
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.protocol.failover import RegionChannel
+from snapshot_engine.protocol.recovery import (
+    FailJob,
+    Recovery,
+    RecoveryAction,
+    ResumeCheckpoints,
+    StartRegions,
+    StopSlots,
+    SuspendCheckpoints,
+)
+from snapshot_engine.protocol.region_run import RegionState
+from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
+from snapshot_engine.simulator.storage import Current, Manifest
+from snapshot_engine.simulator.subtask import SubtaskState
+from snapshot_engine.simulator.violations import Violation
+
+if TYPE_CHECKING:
+    from snapshot_engine.simulator.world import World
+
+NO_TIMES = Timings()
+RESTARTS = RestartConfig(first_delay=0.05, max_delay=0.2, per_region=None, per_job=None)
+STOP_PATIENCE = 0.4  # how long slots may take to stop before they are left to the fence
+
+
+@dataclass
+class Swap:
+    """One change of `current` under way. It is tried again until its outcome is known."""
+
+    wanted: Current
+    expected: int
+    change: Callable[[Current], Current]
+    landed: Callable[[], None]
+    failed: Callable[[str], None]
+
+
+class Driver:
+    def __init__(self, world: World, serial: int) -> None:
+        self.world = world
+        self.serial = serial
+        self.alive = True
+        self.paused = False
+        self.owns = False
+        self.generation = 0
+        self.coordinator = world.parts.coordinator(world.config.checkpoints, (), (), 1)
+        self.recovery: Recovery | None = None
+        self.latest: Manifest | None = None
+        self._swap: Swap | None = None
+        self._deadlines: dict[tuple[int, Attempt], float] = {}
+        self._writing: dict[int, tuple[WriteManifest, Manifest]] = {}
+        self._retained: list[Manifest] = []
+        self._finishing = False
+        self.frozen: list[tuple[object, ...]] = []
+        """What came while it was stopped."""
+
+    def begin(self) -> None:
+        self._change(_next_owner, self._acquired, lambda reason: self.begin())
+
+    def exit(self, reason: str) -> None:
+        self.world.note(f"driver {self.serial} exits: {reason}")
+        self.alive = False
+
+    def _acquired(self) -> None:
+        world = self.world
+        assert self._swap is not None
+        self.owns = True
+        self.generation = self._swap.wanted.generation
+        attempts = self.generation if world.parts.generations_are_new else 1
+        self._retained = [world.storage.manifests[key] for key in self._swap.wanted.retained]
+        self.latest = self._retained[-1] if self._retained else None
+        self.coordinator = world.parts.coordinator(
+            world.config.checkpoints,
+            world.topology.subtasks,
+            world.topology.triggered(),
+            self._swap.wanted.next_id - IDS_PER_DRIVER,
+        )
+        runs = {
+            region: world.parts.region_run(region, world.topology.slots(region), attempts)
+            for region in world.topology.regions
+        }
+        self.recovery = Recovery(runs, RestartBudget(RESTARTS), world.config.strategy, world.config.deterministic)
+        world.note(f"driver {self.serial} owns the job, generation {self.generation}, {self._latest_name()}")
+        if self.latest is not None:
+            world.submit("commit", self, self.latest, False)
+        self._recover(self.recovery.start(world.now))
+
+    def _latest_name(self) -> str:
+        return f"from checkpoint {self.latest.checkpoint}" if self.latest else "from nothing"
+
+    # Changing `current`.
+
+    def _change(
+        self, change: Callable[[Current], Current], landed: Callable[[], None], failed: Callable[[str], None]
+    ) -> None:
+        storage = self.world.storage
+        self._swap = Swap(change(storage.current), storage.version, change, landed, failed)
+        self.world.submit("swap", self, self._swap)
+
+    def swapped(self, swap: Swap, outcome: str) -> None:
+        if swap is not self._swap:
+            return
+        if outcome == "landed":
+            swap.landed()
+        elif outcome == "failed":
+            swap.failed("the store refused it")
+        elif outcome == "unknown" and not self.world.parts.unknown_outcomes_are_resolved:
+            swap.failed("nobody knows")
+        else:
+            self.world.submit("read", self, swap)
+
+    def read_back(self, swap: Swap, current: Current, version: int) -> None:
+        """A swap whose outcome is unknown, or that found another version."""
+        if swap is not self._swap:
+            return
+        if current.revision is swap.wanted.revision:
+            swap.landed()
+        elif version == swap.expected:
+            self.world.submit("swap", self, swap)  # the same again: at most one of the two can land
+        elif self.owns and current.generation != self.generation:
+            self.exit(f"generation {current.generation} owns the job")
+        else:
+            self._swap = replace(swap, wanted=swap.change(current), expected=version)
+            self.world.submit("swap", self, self._swap)
+
+    # What the coordinator wants.
+
+    def coordinate(self, actions: Iterable[CoordinatorAction]) -> None:
+        for action in actions:
+            match action:
+                case Trigger():
+                    self.world.note(f"trigger {action.barrier.checkpoint} {action.savepoint or ''}")
+                    for subtask in action.subtasks:
+                        self.world.tell_subtask(self, subtask, "trigger", action.barrier, action.stop)
+                case WriteManifest():
+                    self._write(action)
+                case Completed():
+                    self._completed(action)
+                case Abort():
+                    self.world.note(f"abort {action.checkpoint}: {action.reason}")
+                    self.world.tell_all(self, "abort", action.checkpoint)
+                    for name in action.discard.values():
+                        self.world.storage.delete(cast(str, name))
+                case Discard():
+                    self.world.storage.delete(cast(str, action.state))
+                case FailOver():
+                    assert self.recovery is not None
+                    self.world.true_failures += 1
+                    self._recover(self.recovery.failed_globally(action.reason, 0.5, self.world.now))
+                case Finished():
+                    self._finishing = True
+
+    def _write(self, action: WriteManifest) -> None:
+        manifest = self._manifest(action)
+        self._writing[action.checkpoint] = (action, manifest)
+        self.world.storage.manifests[manifest.key] = manifest
+        if not self.world.parts.commits_wait_for_the_manifest:
+            self.world.commit(manifest)
+        if not action.retained:
+            self.world.submit("savepoint", self, action.checkpoint)
+            return
+        keep = self.world.config.retained
+
+        def name_it(current: Current) -> Current:
+            return replace(current, retained=(*current.retained, manifest.key)[-keep:], revision=object())
+
+        self._change(name_it, lambda: self.manifest_landed(action.checkpoint), self._manifest_failed(action.checkpoint))
+
+    def _manifest(self, action: WriteManifest) -> Manifest:
+        states = {subtask: cast(str, name) for subtask, name in action.states.items()}
+        sealed: dict[ChannelId, tuple[Segment, ...]] = {}
+        positions: dict[ChannelId, SegmentPosition] = {}
+        for edge in self.world.topology.edges:
+            if edge.exchange is not Exchange.COMMITTED:
+                continue
+            for channel in edge.channels():
+                writer = self._state(states[SubtaskId(edge.producer.name, channel.producer)])
+                reader = self._state(states[SubtaskId(edge.consumer.name, channel.consumer)])
+                sealed[channel] = cast(tuple[int, tuple[Segment, ...]], writer.outputs[channel])[1]
+                positions[channel] = cast(SegmentPosition, reader.inputs[channel])
+        visible = self.latest.segments if self.latest else {}
+        segments = segments_of_manifest(visible, sealed, positions)
+        transactions: dict[str, tuple[str, ...]] = {}
+        for subtask, name in states.items():
+            if named := self._state(name).transactions:
+                transactions[subtask.vertex] = transactions.get(subtask.vertex, ()) + named
+        key = (action.checkpoint, self.generation)
+        return Manifest(key, states, action.finished, segments, transactions, action.savepoint)
+
+    def _state(self, name: str) -> SubtaskState:
+        return cast(SubtaskState, self.world.storage.read(name))
+
+    def _manifest_failed(self, checkpoint: int) -> Callable[[str], None]:
+        def failed(reason: str) -> None:
+            self._writing.pop(checkpoint)
+            self.coordinate(self.coordinator.manifest_failed(checkpoint, reason, self.world.now))
+            self.after_event()
+
+        return failed
+
+    def manifest_landed(self, checkpoint: int) -> None:
+        action, manifest = self._writing[checkpoint]
+        self.world.note(f"manifest {checkpoint} landed")
+        dropped: list[Manifest] = []
+        if action.retained:
+            assert self._swap is not None
+            dropped = [m for m in self._retained if m.key not in self._swap.wanted.retained]
+            self._retained = [*(m for m in self._retained if m not in dropped), manifest]
+            self.latest = manifest
+        self.coordinate(self.coordinator.manifest_written(checkpoint, self.world.now))
+        self._delete(dropped)
+        self.after_event()
+
+    def _completed(self, done: Completed) -> None:
+        _, manifest = self._writing.pop(done.checkpoint)
+        if done.commits:
+            self.world.submit("commit", self, manifest, True)
+        elif not self.world.parts.savepoints_do_not_commit:
+            self.world.commit(manifest)
+        if done.stop:
+            self.world.note("stopped with a savepoint")
+            self.world.stops += 1
+            self._finishing = True
+
+    def committed(self, manifest: Manifest) -> None:
+        """All that `manifest` names is visible: tell the subtasks, and end if that was the end."""
+        self.world.tell_all(self, "completed", manifest.checkpoint, manifest.segments)
+        if self._finishing and self.latest is manifest:
+            everything = manifest.finished == set(self.world.topology.subtasks)
+            self.world.done = everything
+            self.exit("the job has finished" if everything else "the job was stopped")
+
+    def _delete(self, dropped: list[Manifest]) -> None:
+        """Manifests that this driver's own swap has dropped: what nobody else needs of them goes."""
+        needed = {name for manifest in self._retained for name in manifest.states.values()}
+        needed.update(cast(str, state) for state in self.coordinator.acknowledged_states())
+        for manifest in dropped:
+            for name in manifest.states.values():
+                if name not in needed:
+                    self.world.storage.delete(name)
+            for segment in unneeded([manifest.segments], [m.segments for m in self._retained]):
+                self.world.storage.delete(cast(str, segment.payload))
+
+    def latest_checkpoint(self) -> int:
+        return self.latest.checkpoint if self.latest else 0
+
+    # What recovery wants.
+
+    def _recover(self, actions: Iterable[RecoveryAction]) -> None:
+        for action in actions:
+            match action:
+                case SuspendCheckpoints():
+                    self.coordinate(self.coordinator.suspend(action.reason, self.world.now))
+                case StopSlots():
+                    self._deadlines[action.region, action.attempt] = self.world.now + STOP_PATIENCE
+                    self.world.stop_slots(self, action.region, action.attempt)
+                case StartRegions():
+                    self._start(action)
+                case ResumeCheckpoints():
+                    self._resume()
+                case FailJob():
+                    raise Violation(f"the job gave up: {action.verdict.reason}")
+
+    def _start(self, action: StartRegions) -> None:
+        for region, attempt in action.attempts.items():
+            alone = self._leaves_consumers_behind(region, action)
+            if alone and self.world.parts.catch_up_holds_checkpoints:
+                self.coordinator.hold(region)
+            self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
+            self.world.submit("launch", self, region, attempt, self.latest, alone)
+
+    def _leaves_consumers_behind(self, region: int, action: StartRegions) -> bool:
+        return any(
+            producer == region and consumer not in action.attempts and edge.exchange.replays
+            for edge, _, producer, consumer in self.world.topology.cut_edges()
+        )
+
+    def _resume(self) -> None:
+        assert self.recovery is not None
+        attempts = {
+            subtask: self.recovery.runs[region].attempt for subtask, region in self.world.topology.region_of.items()
+        }
+        self.world.unpin_logs(self)
+        self.coordinate(self.coordinator.resume(attempts, self.world.now))
+
+    def after_event(self) -> None:
+        """A decision waits for the checkpoint that is Completing, then is made at once."""
+        if self.alive and self.recovery and self.recovery.undecided and self.coordinator.completing is None:
+            facts = self._facts()
+            self.world.pin_logs(self, self.latest_checkpoint())
+            self._recover(self.recovery.decide(facts, self.world.now))
+
+    def _facts(self) -> list[RegionChannel]:
+        checkpoint = self.latest_checkpoint()
+        return [
+            RegionChannel(
+                producer,
+                consumer,
+                edge.exchange,
+                not edge.exchange.replays or self.world.log_is_whole(self, producer, channel, checkpoint),
+            )
+            for edge, channel, producer, consumer in self.world.topology.cut_edges()
+        ]
+
+    # What slots say.
+
+    def hear(self, kind: str, region: int, attempt: Attempt, arguments: tuple[object, ...]) -> None:
+        if self.recovery is None:
+            return
+        now = self.world.now
+        match kind:
+            case "ack":
+                subtask, checkpoint, name = cast(tuple[SubtaskId, int, str], arguments)
+                self.coordinate(self.coordinator.acknowledge(checkpoint, subtask, attempt, name, NO_TIMES, now))
+            case "decline":
+                subtask, checkpoint, reason = cast(tuple[SubtaskId, int, str], arguments)
+                self.coordinate(self.coordinator.decline(checkpoint, subtask, attempt, reason, now))
+            case "finished":
+                subtask, name, snapshotted = cast(tuple[SubtaskId, str, int], arguments)
+                self.coordinate(self.coordinator.finished(subtask, attempt, name, snapshotted, now))
+            case "inputs_ended":
+                self.coordinate(self.coordinator.inputs_ended(cast(SubtaskId, arguments[0]), attempt, now))
+            case "caught_up":
+                if self.recovery.runs[region].accepts(attempt):
+                    self.coordinate(self.coordinator.release(region, now))
+            case "input_lost":
+                self._hear_of_lost_input(region, attempt, cast(ChannelId, arguments[1]))
+            case "pressure":
+                self.coordinate(self.coordinator.request_checkpoint(now))
+            case _:
+                self._hear_of_slot(kind, region, attempt, cast(int, arguments[0]))
+        self.after_event()
+
+    def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
+        assert self.recovery is not None
+        now = self.world.now
+        match kind:
+            case "slot_up":
+                if self.recovery.slot_registered(region, slot, attempt, now):
+                    self.world.let_run(self, region, attempt)
+            case "slot_runs":
+                self._recover(self.recovery.slot_running(region, slot, attempt, now))
+            case "slot_finished":
+                self._recover(self.recovery.slot_finished(region, slot, attempt, now))
+            case "gone":
+                self._recover(self.recovery.slot_gone(region, slot, attempt, now))
+            case "failed":
+                cause = f"slot {slot} of region {region} was lost"
+                self._recover(self.recovery.failed(region, attempt, cause, 0.5, now))
+            case _:
+                raise ValueError(kind)
+
+    def _hear_of_lost_input(self, region: int, attempt: Attempt, channel: ChannelId) -> None:
+        """A log was lost with its slot. If its region still ran, that failed; if it had finished, this one does."""
+        assert self.recovery is not None
+        cuts = self.world.topology.cut_edges()
+        producer = next((p for _, each, p, _ in cuts if each == channel), None)
+        if producer is None:
+            return  # inside one region, which fails anyway
+        if self.recovery.runs[producer].state is RegionState.FINISHED:
+            cause = f"the log of {channel} is gone with its slot"
+            self._recover(self.recovery.failed(region, attempt, cause, 0.5, self.world.now))
+
+    def tick(self) -> None:
+        if self.recovery is None:
+            return
+        now = self.world.now
+        self.coordinate(self.coordinator.tick(now))
+        for (region, attempt), deadline in list(self._deadlines.items()):
+            if now >= deadline:
+                del self._deadlines[region, attempt]
+                if self.recovery.runs[region].state is RegionState.CANCELLING:
+                    self._recover(self.recovery.abandon_slots(region, attempt, now))
+        self._recover(self.recovery.tick(now))
+        self.after_event()
+
+    def request_savepoint(self, name: str, stop: bool) -> None:
+        if self.recovery is not None:
+            self.coordinate(self.coordinator.request_savepoint(name, self.world.now, stop))
+
+
+IDS_PER_DRIVER = 1000
+
+
+def _next_owner(current: Current) -> Current:
+    """A driver takes the next generation and reserves numbers for its checkpoints, so that none is used twice."""
+    return Current(current.generation + 1, current.retained, current.next_id + IDS_PER_DRIVER, object())

@@ -1,0 +1,74 @@
+"""The records of one schedule, and how often each was seen, counted in lanes of one integer.
+
+A record is a small integer. Counting it adds one to its lane of eight bits, so a multiset of records is one number:
+snapshots of it are free, and comparing what was sent with what was received is one comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from snapshot_engine.simulator.topology import Kind, Topology
+
+Batch = tuple[int, ...]
+
+LANE_BITS = 8
+LANE = 2**LANE_BITS - 1
+ONE = tuple(1 << (LANE_BITS * number) for number in range(512))
+"""ONE[r] is record r, seen once."""
+
+KEYS = 3
+WINDOW = 5  # length in the event time of the schedule
+
+
+def count(batch: Batch) -> int:
+    total = 0
+    for record in batch:
+        total += ONE[record]
+    return total
+
+
+def times_seen(lanes: int, record: int) -> int:
+    return (lanes >> (LANE_BITS * record)) & LANE
+
+
+@dataclass
+class Records:
+    """Which records each source subtask has, with their keys and event times.
+
+    Behind the records of the sources come the markers: one for each window of each key, emitted when it fires.
+    """
+
+    splits: dict[tuple[str, int], list[int]]
+    key: list[int]
+    time: list[int]
+    real: int
+    """Records from here on are markers."""
+
+    def marker(self, key: int, window: int) -> int:
+        return self.real + key + KEYS * window
+
+    def of_source(self, source: str) -> int:
+        """All records of a source vertex, each seen once."""
+        return sum(count(tuple(records)) for (vertex, _), records in self.splits.items() if vertex == source)
+
+
+def random_records(random: Random, topology: Topology) -> Records:
+    splits: dict[tuple[str, int], list[int]] = {}
+    key: list[int] = []
+    time: list[int] = []
+    for vertex in topology.vertices:
+        if vertex.kind is not Kind.SOURCE:
+            continue
+        for index in range(vertex.parallelism):
+            length = 3 + int(random.random() * 8)
+            splits[vertex.name, index] = list(range(len(key), len(key) + length))
+            for position in range(length):
+                key.append(int(random.random() * KEYS))
+                time.append(max(0, position + int(random.random() * 6) - 3))
+    real = len(key)
+    windows = max(time) // WINDOW + 1
+    key.extend(number % KEYS for number in range(KEYS * windows))
+    time.extend(0 for _ in range(KEYS * windows))
+    return Records(splits, key, time, real)

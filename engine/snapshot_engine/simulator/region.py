@@ -1,0 +1,176 @@
+"""One attempt of a region: its slots with their subtasks, and the ends of their channels.
+
+It may outlive its time: a slot that was told to stop and did not is a zombie, which goes on reading, writing and talking
+to whoever listens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from snapshot_engine.protocol.committed_exchange import BEGINNING, Segment, SegmentPosition, SegmentWriter
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.exchange_log import ChannelLog
+from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.simulator.channels import (
+    LogOutlet,
+    LogPort,
+    Outlet,
+    Port,
+    QueueOutlet,
+    QueuePort,
+    SegmentOutlet,
+    SegmentPort,
+)
+from snapshot_engine.simulator.operators import KINDS
+from snapshot_engine.simulator.storage import Manifest
+from snapshot_engine.simulator.subtask import Subtask, SubtaskState
+from snapshot_engine.simulator.topology import Edge, Split
+
+if TYPE_CHECKING:
+    from snapshot_engine.simulator.world import World
+
+
+class RegionInstance:
+    def __init__(
+        self, world: World, region: int, attempt: Attempt, driver: int, manifest: Manifest | None, catching_up: bool
+    ) -> None:
+        self.world = world
+        self.region = region
+        self.attempt = attempt
+        self.driver = driver
+        """The serial number of the driver that started it."""
+        self.checkpoint = manifest.checkpoint if manifest else 0
+        self.alive = set(world.topology.slots(region))
+        self.logs: dict[ChannelId, ChannelLog] = {}
+        self.log_ports: dict[ChannelId, LogPort] = {}
+        self._queues: list[QueuePort] = []
+        self._catching_up = catching_up
+        self.subtasks: dict[SubtaskId, Subtask] = {}
+        for subtask in world.topology.regions[region]:
+            restored = _restored(world, manifest, subtask)
+            self.subtasks[subtask] = KINDS[world.topology.vertex[subtask.vertex].kind](subtask, self, restored)
+        self._publish(manifest)
+
+    def come_up(self, manifest: Manifest | None) -> None:
+        """Subtasks that had finished say so again; the rest run."""
+        for id, subtask in self.subtasks.items():
+            if manifest is not None and id in manifest.finished:
+                subtask.finished = True
+                self.send("finished", id, manifest.states[id], manifest.checkpoint)
+                self._slot_may_be_finished(id.index)
+            else:
+                subtask.come_up()
+        self.look_whether_caught_up()
+
+    def runnable(self) -> list[Subtask]:
+        return [s for id, s in self.subtasks.items() if id.index in self.alive and not s.finished]
+
+    def slot_dies(self, slot: int) -> None:
+        """Its process is gone: its queues take nothing more, and whoever read its logs is cut off."""
+        self.alive.discard(slot)
+        for port in self._queues:
+            if port.channel.consumer == slot:
+                self.world.network.close(port.channel, self.attempt, port.queue)
+        for channel, log in list(self.logs.items()):
+            if channel.producer == slot:
+                log.detach()
+                del self.logs[channel]
+                self.world.cut_off(channel, log)
+
+    def is_paused(self) -> bool:
+        """A log that is full holds its region's sources back."""
+        for log in self.logs.values():
+            if log.full:
+                return True
+        return False
+
+    def look_whether_caught_up(self) -> None:
+        if self._catching_up and all(log.caught_up for log in self.logs.values()):
+            self._catching_up = False
+            self.send("caught_up")
+
+    # Both ends of channels, for the subtasks.
+
+    def make_port(self, edge: Edge, channel: ChannelId, restored: SubtaskState | None) -> Port:
+        at = restored.inputs[channel] if restored else None
+        if edge.exchange is Exchange.COMMITTED:
+            position = cast(SegmentPosition, at) if at is not None else BEGINNING
+            return SegmentPort(edge, channel, self.world.storage, position)
+        if edge.exchange is Exchange.PIPELINED:
+            port = QueuePort(edge, channel)
+            self._queues.append(port)
+            self.world.network.open(channel, self.attempt, port.queue)
+            return port
+        receiver = self.world.parts.receiver(channel, cast(int, at) if at is not None else 0)
+        self.log_ports[channel] = LogPort(edge, channel, receiver)
+        return self.log_ports[channel]
+
+    def make_outlets(self, edge: Edge, index: int, restored: SubtaskState | None) -> list[Outlet]:
+        consumers = [index] if edge.split is Split.FORWARD else range(edge.consumer.parallelism)
+        channels = [ChannelId(edge.id, index, consumer) for consumer in consumers]
+        return [self._make_outlet(edge, channel, restored) for channel in channels]
+
+    def _make_outlet(self, edge: Edge, channel: ChannelId, restored: SubtaskState | None) -> Outlet:
+        at = restored.outputs[channel] if restored else None
+        if edge.exchange is Exchange.PIPELINED:
+            return QueueOutlet(channel, self.attempt, self.world.network)
+        if edge.exchange is Exchange.COMMITTED:
+            number, named = cast(tuple[int, tuple[Segment, ...]], at) if at is not None else (0, ())
+            return SegmentOutlet(SegmentWriter(channel, number, named), self.attempt, self.world.storage)
+        durable = edge.exchange is Exchange.DURABLE
+        budget = 10_000 if durable else self.world.config.memory_budget
+        start = cast(int, at) if at is not None else 0
+        log = self.world.parts.log(channel, durable, budget, 20_000, start, self.checkpoint)
+        self.logs[channel] = log
+        return LogOutlet(log)
+
+    def _publish(self, manifest: Manifest | None) -> None:
+        if manifest is not None:
+            for subtask in self.subtasks.values():
+                self.publish(subtask, manifest.segments)
+
+    def publish(self, subtask: Subtask, segments: object) -> None:
+        visible = cast(dict[ChannelId, tuple[Segment, ...]], segments)
+        for port in subtask.ports:
+            if type(port) is SegmentPort and port.channel in visible:
+                port.reader.publish(visible[port.channel])
+
+    # Talking to the driver.
+
+    def send(self, kind: str, *arguments: object) -> None:
+        self.world.tell_driver(self, kind, *arguments)
+
+    def write_snapshot(self, subtask: Subtask, checkpoint: int, state: SubtaskState) -> None:
+        if self.world.faults.snapshot_write_fails():
+            self.send("decline", subtask.id, checkpoint, "could not be written")
+            return
+        name = f"{checkpoint} {subtask.id} {self.attempt}"
+        self.world.storage.files[name] = state
+        self.send("ack", subtask.id, checkpoint, name)
+
+    def write_final(self, subtask: Subtask) -> None:
+        name = f"final {subtask.id} {self.attempt} from {self.checkpoint}"
+        self.world.storage.files[name] = subtask.state()
+        self.send("finished", subtask.id, name, subtask.alignment.settled)
+        self._slot_may_be_finished(subtask.id.index)
+
+    def _slot_may_be_finished(self, slot: int) -> None:
+        if all(s.finished for id, s in self.subtasks.items() if id.index == slot):
+            self.send("slot_finished", slot)
+
+    # What the driver says.
+
+    def hear(self, slot: int, kind: str, arguments: tuple[object, ...]) -> None:
+        for id, subtask in self.subtasks.items():
+            if id.index != slot:
+                continue
+            if kind == "abort":
+                subtask.abort(cast(int, arguments[0]))
+            elif kind == "completed":
+                subtask.completed(cast(int, arguments[0]))
+                self.publish(subtask, arguments[1])
+
+
+def _restored(world: World, manifest: Manifest | None, subtask: SubtaskId) -> SubtaskState | None:
+    return cast(SubtaskState, world.storage.read(manifest.states[subtask])) if manifest else None

@@ -1,0 +1,79 @@
+"""One schedule from one seed: a random job, random settings, random faults; run to its end and checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
+from snapshot_engine.protocol.elements import Mode
+from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.protocol.failover import Strategy
+from snapshot_engine.simulator.faults import Faults
+from snapshot_engine.simulator.parts import Parts
+from snapshot_engine.simulator.records import random_records
+from snapshot_engine.simulator.topology import Topology, random_topology
+from snapshot_engine.simulator.world import World, WorldConfig
+
+ALL_PIPELINED = [Exchange.PIPELINED]
+MIXED = [Exchange.PIPELINED, Exchange.PIPELINED, Exchange.COMMITTED, Exchange.DURABLE, Exchange.MEMORY]
+REAL = Parts()
+
+
+@dataclass
+class Outcome:
+    seed: int
+    violation: str | None
+    faults: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    checkpoints: int = 0
+
+
+def run_schedule(seed: int, parts: Parts = REAL, note: Callable[[str], None] | None = None) -> Outcome:
+    """Any exception is a violation: the protocols' own errors say that something impossible has happened."""
+    random = Random(seed)
+    exchanges = ALL_PIPELINED if random.random() < 0.4 else MIXED
+    topology = random_topology(random, exchanges)
+    records = random_records(random, topology)
+    config = _random_config(random, topology)
+    faults = Faults(random, int(random.random() * 9))
+    world = World(random, topology, records, config, faults, parts, note)
+    if note is not None:
+        note(f"seed {seed}: {topology.describe()}")
+        note(f"{config}")
+    violation = None
+    try:
+        world.run()
+    except Exception as error:
+        violation = f"{type(error).__name__}: {error}"
+        if note is not None:
+            note(f"violation: {violation}")
+            raise
+    return Outcome(seed, violation, faults.counts, world.steps, world.storage.version)
+
+
+def _random_config(random: Random, topology: Topology) -> WorldConfig:
+    mode = Mode.EXACTLY_ONCE if random.random() < 0.85 else Mode.AT_LEAST_ONCE
+    interval = 0.15 + random.random() * 0.6
+    checkpoints = CheckpointConfig(
+        interval=interval,
+        min_pause=interval * random.random() * 0.5,
+        timeout=interval * (1.5 + random.random() * 4),
+        max_concurrent=1 + int(random.random() * 3),
+        tolerable_failures=int(random.random() * 4),
+        mode=mode,
+    )
+    candidates = topology.deterministic_regions()
+    return WorldConfig(
+        mode=mode,
+        checkpoints=checkpoints,
+        retained=1 + int(random.random() * 2),
+        strategy=Strategy.ALL if random.random() < 0.1 else Strategy.REGION,
+        deterministic=tuple(candidates) if random.random() < 0.6 else (),
+        capacity=1 + int(random.random() * 5),
+        memory_budget=3 + int(random.random() * 20),
+        watermark_delay=int(random.random() * 3),
+        fault_rate=0.002 + random.random() * 0.02,
+    )

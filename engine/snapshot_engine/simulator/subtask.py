@@ -1,0 +1,277 @@
+"""A simulated subtask: reads its ports one element at a time, and takes part in snapshots as a real one does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from snapshot_engine.protocol.alignment import AlignmentAction, TakeSnapshot
+from snapshot_engine.protocol.elements import (
+    MAX_WATERMARK,
+    Barrier,
+    ChannelId,
+    EndOfInput,
+    Idle,
+    SubtaskId,
+    Watermark,
+)
+from snapshot_engine.protocol.watermarks import WatermarkState
+from snapshot_engine.simulator.channels import Outlet, Port
+from snapshot_engine.simulator.records import Batch, count
+from snapshot_engine.simulator.topology import Edge, Split
+
+if TYPE_CHECKING:
+    from snapshot_engine.simulator.region import RegionInstance
+
+
+class SubtaskState(NamedTuple):
+    """What a snapshot holds; nothing in it may change later."""
+
+    own: object
+    watermarks: WatermarkState
+    received: Mapping[int, int]
+    """Lanes by edge."""
+    sent: Mapping[int, int]
+    inputs: Mapping[ChannelId, object]
+    """Positions on channels that keep what was sent."""
+    outputs: Mapping[ChannelId, object]
+    ended: frozenset[ChannelId]
+    transactions: tuple[str, ...] = ()
+
+
+class OutEdge:
+    """Sends records along one edge to the consumer each belongs to."""
+
+    __slots__ = ("_turn", "edge", "keys", "outlets", "sent", "split")
+
+    def __init__(self, edge: Edge, outlets: list[Outlet], keys: list[int], sent: int) -> None:
+        self.edge = edge
+        self.split = edge.split
+        self.outlets = outlets
+        self.keys = keys
+        self.sent = sent
+        self._turn = 0
+
+    def emit(self, batch: Batch) -> None:
+        outlets = self.outlets
+        lanes = count(batch)
+        if self.split is Split.BROADCAST:
+            self.sent += lanes * len(outlets)
+            for outlet in outlets:
+                outlet.push(batch)
+            return
+        self.sent += lanes
+        if len(outlets) == 1:
+            outlets[0].push(batch)
+        elif self.split is Split.HASH:
+            self._by_key(batch)
+        else:
+            self._turn = (self._turn + 1) % len(outlets)
+            outlets[self._turn].push(batch)
+
+    def _by_key(self, batch: Batch) -> None:
+        width = len(self.outlets)
+        for number, outlet in enumerate(self.outlets):
+            part = tuple([record for record in batch if self.keys[record] % width == number])
+            if part:
+                outlet.push(part)
+
+
+class Subtask:
+    """What all kinds share; a kind overrides `process`, `on_watermark`, `flush` and its own state."""
+
+    def __init__(self, id: SubtaskId, instance: RegionInstance, restored: SubtaskState | None) -> None:
+        world = instance.world
+        self.id = id
+        self.instance = instance
+        self.world = world
+        self.random = world.random
+        self.finished = False
+        edges = {edge.id for edge, _ in world.topology.inputs[id]}
+        self.received: dict[int, int] = dict(restored.received) if restored else dict.fromkeys(edges, 0)
+        self.ended: set[ChannelId] = set(restored.ended) if restored else set()
+        self.ports: list[Port] = [
+            instance.make_port(edge, channel, restored) for edge, channel in world.topology.inputs[id]
+        ]
+        self.open: list[Port] = [port for port in self.ports if port.channel not in self.ended]
+        self.outs = [
+            OutEdge(
+                edge,
+                instance.make_outlets(edge, id.index, restored),
+                world.records.key,
+                restored.sent[edge.id] if restored else 0,
+            )
+            for edge in world.topology.outputs[id]
+        ]
+        aligned = world.topology.aligned_inputs(id)
+        self.alignment = world.parts.alignment(
+            aligned,
+            world.config.mode,
+            ended=[channel for channel in self.ended if channel in aligned],
+            restored=instance.checkpoint,
+        )
+        self.watermarks = world.parts.watermarks(
+            [port.channel for port in self.ports], restored.watermarks if restored else None
+        )
+        self._inputs_ended_told = not aligned
+        self.restore(restored.own if restored else None)
+
+    # What a kind does.
+
+    def restore(self, own: object) -> None:
+        pass
+
+    def process(self, batch: Batch) -> None:
+        self.emit(batch)
+
+    def on_watermark(self, timestamp: int) -> None:
+        pass
+
+    def before_snapshot(self, checkpoint: int) -> None:
+        pass
+
+    def own_state(self) -> object:
+        return None
+
+    def transactions(self) -> tuple[str, ...]:
+        return ()
+
+    def on_completed(self, checkpoint: int) -> None:
+        pass
+
+    def on_aborted(self, checkpoint: int) -> None:
+        pass
+
+    # One step: one element.
+
+    def step(self) -> bool:
+        if self.finished or self._is_held_back():
+            return False
+        blocked = self.alignment.blocked
+        ready = [port for port in self.open if port.channel not in blocked and port.ready()]
+        if not ready:
+            return False
+        port = ready[int(self.random.random() * len(ready))] if len(ready) > 1 else ready[0]
+        element = port.take(self.random)
+        if type(element) is tuple:
+            self.received[port.edge.id] += count(element)
+            self.watermarks.active(port.channel)
+            self.process(element)
+        elif element is not None:
+            self._control(port, element)
+        return True
+
+    def _is_held_back(self) -> bool:
+        for out in self.outs:
+            for outlet in out.outlets:
+                if outlet.full:
+                    return True
+        return False
+
+    def _control(self, port: Port, element: object) -> None:
+        channel = port.channel
+        if type(element) is Barrier:
+            self.act(self.alignment.barrier(channel, element, self.world.now))
+        elif type(element) is Watermark:
+            self._advance(self.watermarks.watermark(channel, element.timestamp))
+        elif type(element) is Idle:
+            was_idle = self.watermarks.all_idle
+            self._advance(self.watermarks.idle(channel))
+            if self.watermarks.all_idle and not was_idle:
+                self.broadcast(element)
+        elif type(element) is EndOfInput:
+            self._end(port)
+
+    def _advance(self, watermark: int | None) -> None:
+        if watermark is not None:
+            self.on_watermark(watermark)
+            self.broadcast(Watermark(watermark))
+
+    def _end(self, port: Port) -> None:
+        self.open.remove(port)
+        self.ended.add(port.channel)
+        self._advance(self.watermarks.end(port.channel))
+        self.act(self.alignment.end(port.channel, self.world.now))
+        if not self.open:
+            self.finish()
+        elif self.alignment.all_ended and not self._inputs_ended_told:
+            self.tell_inputs_ended()
+
+    def tell_inputs_ended(self) -> None:
+        """No barrier will come in-band any more, but committed channels are still open."""
+        self._inputs_ended_told = True
+        self.instance.send("inputs_ended", self.id)
+
+    def come_up(self) -> None:
+        """After a restore: say again what the driver may not know."""
+        if self.ports and not self.open:
+            self.finish()
+        elif self.alignment.all_ended and not self._inputs_ended_told:
+            self.tell_inputs_ended()
+
+    def finish(self) -> None:
+        """All inputs have ended: hand in the final state."""
+        self.finished = True
+        self.before_snapshot(self.alignment.settled)
+        self.broadcast(EndOfInput())
+        self.instance.write_final(self)
+
+    # Output.
+
+    def emit(self, batch: Batch) -> None:
+        for out in self.outs:
+            out.emit(batch)
+
+    def broadcast(self, element: Barrier | Watermark | Idle | EndOfInput) -> None:
+        for out in self.outs:
+            for outlet in out.outlets:
+                outlet.push(element)
+
+    # Snapshots.
+
+    def trigger(self, barrier: Barrier, stop: bool) -> None:
+        if not self.finished:
+            self.act(self.alignment.trigger(barrier, self.world.now))
+
+    def abort(self, checkpoint: int) -> None:
+        self.act(self.alignment.abort(checkpoint, self.world.now))
+        self.on_aborted(checkpoint)
+
+    def completed(self, checkpoint: int) -> None:
+        self.on_completed(checkpoint)
+        for out in self.outs:
+            for outlet in out.outlets:
+                outlet.completed(checkpoint)
+
+    def act(self, actions: list[AlignmentAction]) -> None:
+        for action in actions:
+            if isinstance(action, TakeSnapshot):
+                self._take_snapshot(action)
+            else:
+                self.instance.send("decline", self.id, action.checkpoint, action.reason)
+
+    def _take_snapshot(self, action: TakeSnapshot) -> None:
+        checkpoint = action.barrier.checkpoint
+        self.before_snapshot(checkpoint)
+        for out in self.outs:
+            for outlet in out.outlets:
+                outlet.before_snapshot(checkpoint)
+        state = self.state()
+        self.broadcast(action.barrier)
+        self.instance.write_snapshot(self, checkpoint, state)
+
+    def state(self) -> SubtaskState:
+        return SubtaskState(
+            self.own_state(),
+            self.watermarks.snapshot(),
+            dict(self.received),
+            {out.edge.id: out.sent for out in self.outs},
+            {port.channel: port.position() for port in self.ports},
+            {outlet.channel: outlet.state() for out in self.outs for outlet in out.outlets},
+            frozenset(self.ended),
+            self.transactions(),
+        )
+
+    def end_of_time(self) -> None:
+        self.on_watermark(MAX_WATERMARK)
+        self.broadcast(Watermark(MAX_WATERMARK))

@@ -1,0 +1,241 @@
+"""Random small jobs: vertices, edges with their exchanges, and the regions they make."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+
+from snapshot_engine.protocol.elements import ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
+
+
+class Kind(Enum):
+    SOURCE = "source"
+    STEP = "step"  # counts in its state what passes through; with two inputs, a connect or a union
+    WINDOW = "window"  # keeps records until the watermark has passed their window's end
+    SINK = "sink"
+
+
+class Split(Enum):
+    """Which consumer subtask gets a record."""
+
+    FORWARD = "forward"
+    HASH = "hash"
+    REBALANCE = "rebalance"  # whole batches in turn: not the same after a restart
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True)
+class Vertex:
+    name: str
+    kind: Kind
+    parallelism: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    id: int
+    producer: Vertex
+    consumer: Vertex
+    split: Split
+    exchange: Exchange
+
+    def channels(self) -> list[ChannelId]:
+        if self.split is Split.FORWARD:
+            return [ChannelId(self.id, index, index) for index in range(self.producer.parallelism)]
+        consumers = range(self.consumer.parallelism)
+        return [ChannelId(self.id, p, c) for p in range(self.producer.parallelism) for c in consumers]
+
+
+@dataclass
+class Topology:
+    vertices: list[Vertex]
+    edges: list[Edge]
+    multiplicity: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How often each record of a source (or marker of a window) passes through a vertex."""
+
+    def __post_init__(self) -> None:
+        self.subtasks = [SubtaskId(v.name, i) for v in self.vertices for i in range(v.parallelism)]
+        self.vertex = {v.name: v for v in self.vertices}
+        self.inputs: dict[SubtaskId, list[tuple[Edge, ChannelId]]] = defaultdict(list)
+        self.outputs: dict[SubtaskId, list[Edge]] = defaultdict(list)
+        for edge in self.edges:
+            for channel in edge.channels():
+                self.inputs[SubtaskId(edge.consumer.name, channel.consumer)].append((edge, channel))
+            for index in range(edge.producer.parallelism):
+                self.outputs[SubtaskId(edge.producer.name, index)].append(edge)
+        self.region_of = _regions(self)
+        self.regions: dict[int, list[SubtaskId]] = defaultdict(list)
+        for subtask, region in self.region_of.items():
+            self.regions[region].append(subtask)
+        self._count_multiplicity()
+
+    def aligned_inputs(self, subtask: SubtaskId) -> list[ChannelId]:
+        """The channels that bring barriers: those of a committed edge do not."""
+        return [c for edge, c in self.inputs[subtask] if edge.exchange is not Exchange.COMMITTED]
+
+    def triggered(self) -> list[SubtaskId]:
+        """Sources, and subtasks that read nothing but committed edges."""
+        return [subtask for subtask in self.subtasks if not self.aligned_inputs(subtask)]
+
+    def slots(self, region: int) -> list[int]:
+        return sorted({subtask.index for subtask in self.regions[region]})
+
+    def cut_edges(self) -> list[tuple[Edge, ChannelId, int, int]]:
+        """Every channel between two regions, with the regions of its producer and its consumer."""
+        found = []
+        for edge in self.edges:
+            if edge.exchange is Exchange.PIPELINED:
+                continue
+            for channel in edge.channels():
+                producer = self.region_of[SubtaskId(edge.producer.name, channel.producer)]
+                consumer = self.region_of[SubtaskId(edge.consumer.name, channel.consumer)]
+                if producer != consumer:
+                    found.append((edge, channel, producer, consumer))
+        return found
+
+    def deterministic_regions(self) -> list[int]:
+        """Where planning would accept the declaration: one input channel throughout, nothing that depends on
+        when watermarks come, no whole batches handed out in turn.
+        """
+        return [region for region, subtasks in self.regions.items() if all(map(self._is_deterministic, subtasks))]
+
+    def _is_deterministic(self, subtask: SubtaskId) -> bool:
+        if self.vertex[subtask.vertex].kind is Kind.WINDOW or len(self.inputs[subtask]) > 1:
+            return False
+        return all(edge.split is not Split.REBALANCE for edge in self.outputs[subtask])
+
+    def _count_multiplicity(self) -> None:
+        for vertex in self.vertices:  # in topological order
+            if vertex.kind is Kind.SOURCE:
+                self.multiplicity[vertex.name] = {vertex.name: 1}
+                continue
+            times: dict[str, int] = defaultdict(int)
+            for edge in self.edges:
+                if edge.consumer is vertex:
+                    copies = vertex.parallelism if edge.split is Split.BROADCAST else 1
+                    for source, count in self.multiplicity[edge.producer.name].items():
+                        times[source] += count * copies
+            if vertex.kind is Kind.WINDOW:
+                times[vertex.name] = 1  # its markers begin here
+            self.multiplicity[vertex.name] = dict(times)
+
+    def describe(self) -> str:
+        edges = [
+            f"{e.producer.name}({e.producer.parallelism})-{e.split.value}/{e.exchange.value}->"
+            f"{e.consumer.name}({e.consumer.parallelism})"
+            for e in self.edges
+        ]
+        return f"{'; '.join(edges)}; {len(self.regions)} regions"
+
+
+def _regions(topology: Topology) -> dict[SubtaskId, int]:
+    """Union-find over pipelined channels; regions that depend on each other in a cycle become one."""
+    parent = {subtask: subtask for subtask in topology.subtasks}
+
+    def find(subtask: SubtaskId) -> SubtaskId:
+        while parent[subtask] != subtask:
+            subtask = parent[subtask]
+        return subtask
+
+    cuts = []
+    for edge in topology.edges:
+        for channel in edge.channels():
+            ends = SubtaskId(edge.producer.name, channel.producer), SubtaskId(edge.consumer.name, channel.consumer)
+            if edge.exchange is Exchange.PIPELINED:
+                parent[find(ends[1])] = find(ends[0])
+            else:
+                cuts.append(ends)
+    while (cycle := _cycle([(find(p), find(c)) for p, c in cuts])) is not None:
+        parent[find(cycle[1])] = find(cycle[0])
+    numbers: dict[SubtaskId, int] = {}
+    return {subtask: numbers.setdefault(find(subtask), len(numbers)) for subtask in topology.subtasks}
+
+
+def _cycle(arrows: list[tuple[SubtaskId, SubtaskId]]) -> tuple[SubtaskId, SubtaskId] | None:
+    """Two different groups that reach each other, if there are any."""
+    successors: dict[SubtaskId, set[SubtaskId]] = defaultdict(set)
+    for producer, consumer in arrows:
+        if producer != consumer:
+            successors[producer].add(consumer)
+    reach = {start: _reachable(start, successors) for start in list(successors)}
+    for start, reached in reach.items():
+        for other in reached:
+            if other != start and start in reach.get(other, ()):
+                return start, other
+    return None
+
+
+def _reachable(start: SubtaskId, successors: dict[SubtaskId, set[SubtaskId]]) -> set[SubtaskId]:
+    seen: set[SubtaskId] = set()
+    frontier = [start]
+    while frontier:
+        for after in successors.get(frontier.pop(), ()):
+            if after not in seen:
+                seen.add(after)
+                frontier.append(after)
+    return seen
+
+
+MOST_COPIES = 3  # what the counting lanes of a record leave room for, with doubles to be noticed
+
+
+def random_topology(random: Random, exchanges: list[Exchange]) -> Topology:
+    """One or two sources, up to three steps or windows, one or two sinks."""
+    width = 1 + int(random.random() * 2)
+    vertices = [
+        Vertex(f"source{i}", Kind.SOURCE, 1 + int(random.random() * width)) for i in range(1 + int(random.random() * 2))
+    ]
+    edges: list[Edge] = []
+    unread = list(vertices)
+    windowed: set[str] = set()
+
+    def connect(producer: Vertex, consumer: Vertex) -> None:
+        edges.append(_random_edge(random, len(edges), producer, consumer, exchanges))
+        if producer in unread:
+            unread.remove(producer)
+        if producer.name in windowed:
+            windowed.add(consumer.name)
+
+    for number in range(int(random.random() * 3.5)):
+        producers = [random.choice(unread)]
+        others = [v for v in vertices if v is not producers[0]]
+        if others and random.random() < 0.45:
+            producers.append(random.choice(others))
+        kind = Kind.STEP
+        if random.random() < 0.35 and not any(p.name in windowed for p in producers):
+            kind = Kind.WINDOW
+        vertex = Vertex(f"{kind.value}{number}", kind, 1 + int(random.random() * width))
+        for producer in producers:
+            connect(producer, vertex)
+        if kind is Kind.WINDOW:
+            windowed.add(vertex.name)
+        vertices.append(vertex)
+        unread.append(vertex)
+    sinks = 0
+    while unread:
+        sink = Vertex(f"sink{sinks}", Kind.SINK, 1 + int(random.random() * width))
+        sinks += 1
+        together = list(unread) if random.random() < 0.6 else [unread[0]]
+        for producer in together:
+            connect(producer, sink)
+        vertices.append(sink)
+    topology = Topology(vertices, edges)
+    if any(times > MOST_COPIES for by in topology.multiplicity.values() for times in by.values()):
+        return random_topology(random, exchanges)
+    return topology
+
+
+def _random_edge(random: Random, number: int, producer: Vertex, consumer: Vertex, exchanges: list[Exchange]) -> Edge:
+    chance = random.random()
+    if consumer.kind is Kind.WINDOW or chance < 0.45:
+        split = Split.HASH
+    elif producer.parallelism == consumer.parallelism and chance < 0.75:
+        split = Split.FORWARD
+    elif chance < 0.92:
+        split = Split.REBALANCE
+    else:
+        split = Split.BROADCAST
+    return Edge(number, producer, consumer, split, exchanges[int(random.random() * len(exchanges))])

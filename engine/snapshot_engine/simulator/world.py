@@ -1,0 +1,459 @@
+"""One schedule: everything that is under way, and a random choice of what happens next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
+from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Mode, SubtaskId
+from snapshot_engine.protocol.exchange_log import ChannelLog
+from snapshot_engine.protocol.failover import Strategy
+from snapshot_engine.simulator.checks import Checks
+from snapshot_engine.simulator.driver import Driver, Swap
+from snapshot_engine.simulator.faults import Faults
+from snapshot_engine.simulator.network import Network
+from snapshot_engine.simulator.outside import Outside
+from snapshot_engine.simulator.parts import Parts
+from snapshot_engine.simulator.records import Records
+from snapshot_engine.simulator.region import RegionInstance
+from snapshot_engine.simulator.storage import Manifest, Storage
+from snapshot_engine.simulator.subtask import Subtask
+from snapshot_engine.simulator.topology import Topology
+from snapshot_engine.simulator.violations import Violation
+
+MOST_STEPS = 40_000  # a schedule that is not over by then is stuck
+STEP_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    mode: Mode = Mode.EXACTLY_ONCE
+    checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
+    retained: int = 1
+    strategy: Strategy = Strategy.REGION
+    deterministic: tuple[int, ...] = ()
+    capacity: int = 4
+    memory_budget: int = 1000
+    watermark_delay: int = 1
+    fault_rate: float = 0.01
+
+
+class World:
+    def __init__(
+        self,
+        random: Random,
+        topology: Topology,
+        records: Records,
+        config: WorldConfig,
+        faults: Faults,
+        parts: Parts,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.random = random
+        self.topology = topology
+        self.records = records
+        self.config = config
+        self.faults = faults
+        self.parts = parts
+        self._note = note
+        self.now = 0.0
+        self.steps = 0
+        self.storage = Storage()
+        self.outside = Outside()
+        self.network = Network(config.capacity, parts.connections_are_fenced, parts.barriers_keep_their_place)
+        self.checks = Checks(self)
+        self.drivers: list[Driver] = []
+        self.instances: list[RegionInstance] = []
+        self.current: dict[tuple[int, int], RegionInstance] = {}  # by driver and region
+        self.mail: list[tuple[Any, ...]] = []
+        self.true_failures = 0
+        self.stops = 0
+        self.done = False
+        self._runnable: list[Subtask] = []
+        self._crashed: list[RegionInstance] = []
+
+    def note(self, text: str) -> None:
+        if self._note is not None:
+            self._note(f"{self.steps:6d} {self.now:8.3f} {text}")
+
+    # The schedule.
+
+    def run(self) -> None:
+        random = self.random.random
+        self.new_driver()
+        while not self.done:
+            self.steps += 1
+            if self.steps > MOST_STEPS:
+                raise Violation(f"stuck: {self.describe_what_waits()}")
+            self.now += random() * STEP_SECONDS
+            chance = random()
+            if chance < 0.6 and self._runnable:
+                subtask = self._runnable[int(random() * len(self._runnable))]
+                if subtask.step() and subtask.instance.logs:
+                    self._look_at_logs(subtask.instance)
+            elif chance < 0.93 and self.mail:
+                self._deliver()
+            else:
+                self._tick()
+            if self.faults.left > 0 and random() < self.config.fault_rate:
+                self._something_goes_wrong()
+        self.checks.every_record_is_there()
+        self.checks.each_failure_was_handled_once()
+
+    def _tick(self) -> None:
+        for driver in self.drivers:
+            if driver.alive and not driver.paused:
+                driver.tick()
+        if not any(driver.alive and not driver.paused for driver in self.drivers) and not self.done:
+            self.new_driver()
+
+    def _deliver(self) -> None:
+        mail = self.mail
+        index = int(self.random.random() * len(mail))
+        item = mail[index]
+        mail[index] = mail[-1]
+        mail.pop()
+        getattr(self, f"_mail_{item[0]}")(*item[1:])
+
+    def _look_at_logs(self, instance: RegionInstance) -> None:
+        instance.look_whether_caught_up()
+        if self.random.random() < 0.1 and any(log.under_pressure for log in instance.logs.values()):
+            instance.send("pressure")
+
+    def describe_what_waits(self) -> str:
+        states = [
+            f"driver {d.serial} alive={d.alive} paused={d.paused} pending={d.coordinator.pending} "
+            f"completing={d.coordinator.completing} suspended={d.coordinator.suspended} "
+            f"waiting={[str(s) for n in d.coordinator.pending for s in d.coordinator.waiting_for(n)]} "
+            f"regions={[r.state.name for r in d.recovery.runs.values()] if d.recovery else None}"
+            for d in self.drivers
+            if d.alive
+        ]
+        unfinished = [f"{s.id}@{s.instance.attempt} blocked={len(s.alignment.blocked)}" for s in self._runnable]
+        return f"{'; '.join(states)}; unfinished {', '.join(unfinished)}"
+
+    # Drivers.
+
+    def new_driver(self) -> Driver:
+        driver = Driver(self, len(self.drivers))
+        self.drivers.append(driver)
+        for instance in self.instances:
+            self._orphan(instance)
+        driver.begin()
+        return driver
+
+    def driver_is_gone(self, driver: Driver) -> None:
+        driver.alive = False
+        for instance in self.instances:
+            if instance.driver == driver.serial:
+                self._orphan(instance)
+
+    def _orphan(self, instance: RegionInstance) -> None:
+        """Slots whose driver is gone or replaced end themselves, sooner or later."""
+        for slot in sorted(instance.alive):
+            self.mail.append(("orphan", instance, slot))
+
+    def newest_driver(self) -> Driver | None:
+        driver = self.drivers[-1]
+        return driver if driver.alive else None
+
+    def submit(self, kind: str, driver: Driver, *arguments: object) -> None:
+        """Something the driver asked the outside for."""
+        self.mail.append((kind, driver, *arguments))
+
+    def _answer(self, driver: Driver, answer: Callable[[], None]) -> None:
+        self.mail.append(("answer", driver, answer))
+
+    def _mail_answer(self, driver: Driver, answer: Callable[[], None]) -> None:
+        if driver.paused:
+            driver.frozen.append(("answer", driver, answer))
+        elif driver.alive:
+            answer()
+
+    def _mail_swap(self, driver: Driver, swap: Swap) -> None:
+        """A request that has left its driver is carried out whatever becomes of the driver."""
+        outcome = self.faults.swap_outcome()
+        if outcome == "failed":
+            self._answer(driver, lambda: driver.swapped(swap, "failed"))
+        elif outcome == "answered":
+            landed = self._carry_out(swap)
+            self._answer(driver, lambda: driver.swapped(swap, "landed" if landed else "conflict"))
+        else:
+            if outcome == "landed silently":
+                self._carry_out(swap)
+            elif outcome == "lands later":
+                self.mail.append(("late_swap", swap))
+            self._answer(driver, lambda: driver.swapped(swap, "unknown"))
+
+    def _mail_late_swap(self, swap: Swap) -> None:
+        self._carry_out(swap)
+
+    def _carry_out(self, swap: Swap) -> bool:
+        landed = self.storage.swap(swap.wanted, swap.expected)
+        latest = self.storage.latest()
+        if landed and latest is not None:
+            self.checks.manifest_is_a_cut(latest)
+        return landed
+
+    def _mail_read(self, driver: Driver, swap: Swap) -> None:
+        current, version = self.storage.current, self.storage.version
+        self._answer(driver, lambda: driver.read_back(swap, current, version))
+
+    def _mail_savepoint(self, driver: Driver, checkpoint: int) -> None:
+        self._answer(driver, lambda: driver.manifest_landed(checkpoint))
+
+    def _mail_commit(self, driver: Driver, manifest: Manifest, tell: bool) -> None:
+        self.commit(manifest)
+        self.checks.commit_shows_all(manifest)
+        if tell:
+            self._answer(driver, lambda: driver.committed(manifest))
+
+    def commit(self, manifest: Manifest) -> None:
+        for sink, transactions in manifest.transactions.items():
+            self.outside.commit(sink, transactions)
+        self.checks.nothing_is_committed_that_the_latest_does_not_hold()
+
+    # Regions.
+
+    def _mail_launch(
+        self, driver: Driver, region: int, attempt: Attempt, manifest: Manifest | None, catching_up: bool
+    ) -> None:
+        if not driver.alive or self._is_replaced(driver, manifest):
+            return
+        instance = RegionInstance(self, region, attempt, driver.serial, manifest, catching_up)
+        self.instances.append(instance)
+        self.current[driver.serial, region] = instance
+        self._connect_logs(driver, instance)
+        for slot in sorted(instance.alive):
+            self.mail.append(("up", instance, slot))
+        instance.come_up(manifest)
+        if driver is not self.newest_driver():
+            self._orphan(instance)
+        self.refresh()
+
+    def _is_replaced(self, driver: Driver, manifest: Manifest | None) -> bool:
+        """Whether a newer driver has already deleted what this launch would be restored from."""
+        names = manifest.states.values() if manifest else ()
+        return driver is not self.newest_driver() and any(name not in self.storage.files for name in names)
+
+    def _mail_up(self, instance: RegionInstance, slot: int) -> None:
+        if slot in instance.alive:
+            instance.send("slot_up", slot)
+
+    def let_run(self, driver: Driver, region: int, attempt: Attempt) -> None:
+        """All slots of the region are there: each is told where its peers are, and says when it runs."""
+        for instance in self._attempts_of(driver, region, attempt):
+            for slot in sorted(instance.alive):
+                self.mail.append(("runs", instance, slot))
+
+    def _attempts_of(self, driver: Driver, region: int, attempt: Attempt) -> list[RegionInstance]:
+        wanted = (driver.serial, region, attempt)
+        return [i for i in self.instances if (i.driver, i.region, i.attempt) == wanted]
+
+    def _mail_runs(self, instance: RegionInstance, slot: int) -> None:
+        if slot in instance.alive:
+            instance.send("slot_runs", slot)
+
+    def refresh(self) -> None:
+        self.instances = [instance for instance in self.instances if instance.alive]
+        self._runnable = [subtask for instance in self.instances for subtask in instance.runnable()]
+
+    def stop_slots(self, driver: Driver, region: int, attempt: Attempt) -> None:
+        for instance in self._attempts_of(driver, region, attempt):
+            for slot in sorted(instance.alive):
+                self.mail.append(("stop", instance, slot))
+
+    def _mail_stop(self, instance: RegionInstance, slot: int) -> None:
+        if slot not in instance.alive:
+            return
+        if self.faults.happens("zombie", 0.3):
+            self.note(f"slot {slot} of region {instance.region} {instance.attempt} does not stop")
+            self.mail.append(("zombie", instance, slot))
+        else:
+            self._slot_ends(instance, slot)
+
+    def _mail_zombie(self, instance: RegionInstance, slot: int) -> None:
+        """It lives for a while, then stops after all."""
+        if slot in instance.alive:
+            if self.random.random() < 0.97 and not self.done:
+                self.mail.append(("zombie", instance, slot))
+            else:
+                self._slot_ends(instance, slot)
+
+    def _mail_orphan(self, instance: RegionInstance, slot: int) -> None:
+        if slot in instance.alive:
+            if self.random.random() < 0.9:
+                self.mail.append(("orphan", instance, slot))
+            else:
+                self._slot_ends(instance, slot)
+
+    def _slot_ends(self, instance: RegionInstance, slot: int) -> None:
+        instance.slot_dies(slot)
+        instance.send("gone", slot)
+        self.refresh()
+
+    def crash(self, instance: RegionInstance, slot: int) -> None:
+        """The slot's process is killed; its driver hears of it in more than one way."""
+        self.note(f"slot {slot} of region {instance.region} {instance.attempt} crashes")
+        if not any(mark is instance for mark in self._crashed):
+            self._crashed.append(instance)
+            self.true_failures += 1
+        instance.slot_dies(slot)
+        for kind in ("gone", "failed"):
+            instance.send(kind, slot)
+        if self.random.random() < 0.5:
+            instance.send("failed", slot)
+        self.refresh()
+
+    # Messages between driver and slots.
+
+    def tell_driver(self, instance: RegionInstance, kind: str, *arguments: object) -> None:
+        for _ in range(self.faults.copies(kind)):
+            self.mail.append(("to_driver", instance.driver, kind, instance.region, instance.attempt, arguments))
+
+    def _mail_to_driver(
+        self, serial: int, kind: str, region: int, attempt: Attempt, arguments: tuple[object, ...]
+    ) -> None:
+        driver: Driver | None = self.drivers[serial]
+        if driver is not None and not driver.alive:
+            driver = self.newest_driver() if self.random.random() < 0.5 else None  # by the service's address
+        if driver is None:
+            return
+        if driver.paused:
+            driver.frozen.append(("to_driver", serial, kind, region, attempt, arguments))
+            return
+        driver.hear(kind, region, attempt, arguments)
+
+    def tell_subtask(self, driver: Driver, subtask: SubtaskId, kind: str, *arguments: object) -> None:
+        """To the slot of that subtask, whatever attempts of it are still there."""
+        for instance in self.instances:
+            if instance.region == self.topology.region_of[subtask] and subtask.index in instance.alive:
+                if not self._is_for(driver, instance):
+                    continue
+                for _ in range(self.faults.copies(kind)):
+                    self.mail.append((kind, instance, subtask, *arguments))
+
+    def _is_for(self, driver: Driver, instance: RegionInstance) -> bool:
+        if self.current.get((driver.serial, instance.region)) is instance:
+            return True
+        return self.random.random() < 0.5  # a connection that was never closed
+
+    def _mail_trigger(self, instance: RegionInstance, subtask: SubtaskId, barrier: Barrier, stop: bool) -> None:
+        if subtask.index in instance.alive:
+            instance.subtasks[subtask].trigger(barrier, stop)
+
+    def tell_all(self, driver: Driver, kind: str, *arguments: object) -> None:
+        for instance in self.instances:
+            if self._is_for(driver, instance):
+                for slot in sorted(instance.alive):
+                    for _ in range(self.faults.copies(kind)):
+                        self.mail.append(("to_slot", instance, slot, kind, arguments))
+
+    def _mail_to_slot(
+        self, instance: RegionInstance, slot: int, kind: str, arguments: tuple[object, ...]
+    ) -> None:
+        if slot in instance.alive:
+            instance.hear(slot, kind, arguments)
+
+    # Logs.
+
+    def _connect_logs(self, driver: Driver, instance: RegionInstance) -> None:
+        """Its consumers read from its logs, and it reads from those of its producers."""
+        for edge in self.topology.edges:
+            if not edge.exchange.replays:
+                continue
+            for channel in edge.channels():
+                ends = (
+                    self._instance_of(driver, SubtaskId(edge.producer.name, channel.producer)),
+                    self._instance_of(driver, SubtaskId(edge.consumer.name, channel.consumer)),
+                )
+                if instance in ends and None not in ends:
+                    self._connect(driver, channel, cast(RegionInstance, ends[0]), cast(RegionInstance, ends[1]))
+
+    def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
+        """The attempt that the driver knows as the current one, if its slot is alive."""
+        region = self.topology.region_of[subtask]
+        instance = self.current.get((driver.serial, region))
+        if instance is None or subtask.index not in instance.alive or driver.recovery is None:
+            return None
+        return instance if driver.recovery.runs[region].attempt == instance.attempt else None
+
+    def _connect(
+        self, driver: Driver, channel: ChannelId, producer: RegionInstance, consumer: RegionInstance
+    ) -> None:
+        port = consumer.log_ports[channel]
+        port.reader = producer.logs[channel].attach(port.receiver.expected, driver.coordinator.pending)
+
+    def cut_off(self, channel: ChannelId, log: ChannelLog) -> None:
+        """A log is gone: whoever was reading it waits, and says so."""
+        for instance in self.instances:
+            port = instance.log_ports.get(channel)
+            if port is not None and port.reader is not None and port.reader.log is log:
+                port.reader = None
+                instance.send("input_lost", channel.consumer, channel)
+
+    def _logs_of(self, driver: Driver) -> list[ChannelLog]:
+        return [
+            log
+            for (serial, _), instance in self.current.items()
+            if serial == driver.serial
+            for log in instance.logs.values()
+        ]
+
+    def pin_logs(self, driver: Driver, checkpoint: int) -> None:
+        for log in self._logs_of(driver):
+            log.pin(checkpoint)
+
+    def unpin_logs(self, driver: Driver) -> None:
+        for log in self._logs_of(driver):
+            log.unpin(driver.latest_checkpoint())
+
+    def log_is_whole(self, driver: Driver, producer: int, channel: ChannelId, checkpoint: int) -> bool:
+        instance = self.current.get((driver.serial, producer))
+        assert driver.recovery is not None
+        if instance is None or channel not in instance.logs:
+            return False
+        if instance.attempt != driver.recovery.runs[producer].attempt:
+            return False
+        return instance.logs[channel].is_whole_for(checkpoint)
+
+    # Faults.
+
+    def _something_goes_wrong(self) -> None:
+        random = self.random.random
+        chance = random()
+        live = self.instances
+        newest = self.newest_driver()
+        if chance < 0.5 and live:
+            instance = live[int(random() * len(live))]
+            slot = sorted(instance.alive)[int(random() * len(instance.alive))]
+            if self.faults.happens("slot crash", 1.0):
+                self.crash(instance, slot)
+        elif chance < 0.58 and live and self.faults.happens("executor lost", 1.0):
+            slot = int(random() * 2)
+            for instance in [i for i in live if slot in i.alive]:
+                self.crash(instance, slot)
+        elif chance < 0.68 and newest and self.faults.happens("driver crash", 1.0):
+            self.note(f"driver {newest.serial} crashes")
+            self.driver_is_gone(newest)
+        elif chance < 0.8 and newest and self.faults.happens("driver stopped and replaced", 1.0):
+            self.note(f"driver {newest.serial} is stopped")
+            newest.paused = True
+            self.mail.append(("resume", newest))
+            self.new_driver()
+        elif newest is not None and not newest.paused:
+            stop = chance > 0.93
+            if self.faults.happens("stop with savepoint" if stop else "savepoint", 1.0):
+                newest.request_savepoint(f"savepoint {self.steps}", stop)
+
+    def _mail_resume(self, driver: Driver) -> None:
+        if self.random.random() < 0.8:
+            self.mail.append(("resume", driver))
+            return
+        self.note(f"driver {driver.serial} goes on")
+        driver.paused = False
+        self.mail.extend(driver.frozen)
+        driver.frozen.clear()
