@@ -22,6 +22,7 @@ from snapshot_engine.operators.rows import arrow_column, python_values, rows_of
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, StreamType
 from snapshot_engine.operators.user_errors import PlainRecordError
 from snapshot_engine.state.packing import PackError, pack_all, unpack_all
+from snapshot_engine.state.row_class import row_class
 
 _HIDDEN = (HIDDEN_TIME, HIDDEN_KEY)
 
@@ -72,6 +73,7 @@ def to_records(data: pa.RecordBatch | Records, type_: StreamType, *, times: bool
     """What a stream of `type_` carries, as records; with event times if `times` or if they are hidden."""
     times = type_.event_time is not None and (times or needs_times(type_))
     if isinstance(data, Records):
+        data = data if type_.plain else _with_rows(data, type_)
         return _with_times(data, type_) if times and data.timestamps is None else data
     timestamps = event_times(data, type_.event_time) if times and type_.event_time else None
     if type_.plain:
@@ -80,6 +82,16 @@ def to_records(data: pa.RecordBatch | Records, type_: StreamType, *, times: bool
     columns = {name: (python_values(array), array) for name, array in arrays.items()}
     values = rows_of([values for values, _ in columns.values()], tuple(columns))
     return Records(values, timestamps, columns=columns, source=(data, None))
+
+
+def _with_rows(records: Records, type_: StreamType) -> Records:
+    """What a function returned may be a tuple, dict or dataclass: the next function is given rows all the same."""
+    schema = visible_schema(type_)
+    names = tuple(schema.names)
+    if set(map(type, records.values)) <= {row_class(names)}:
+        return records
+    rows = rows_of(fields_of(records.values, schema, records.producer), names)
+    return Records(rows, records.timestamps, records.producer, records.columns)
 
 
 def _with_times(records: Records, type_: StreamType) -> Records:

@@ -1,0 +1,59 @@
+"""What operators with keyed state on records have in common: the life of their state, and how far event time is."""
+
+from __future__ import annotations
+
+from snapshot_engine.operators.function_context import collect_garbage_less_often
+from snapshot_engine.operators.key_reading import KeyReader
+from snapshot_engine.operators.operator import Operator, OperatorContext, Snapshot, iterate_states
+from snapshot_engine.protocol.elements import MIN_WATERMARK
+from snapshot_engine.state.record_state import RecordState, StateOwner
+
+
+class KeyedOperator(Operator):
+    """Subclasses declare their tables in `open_state`, before which everything restored has been read."""
+
+    kind: str
+    """What kind of state it is, in checkpoints."""
+
+    def __init__(self, reader: KeyReader) -> None:
+        self.reader = reader
+        self.name = "?"
+        self.watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext) -> None:
+        collect_garbage_less_often()
+        self.name = context.name
+        self.clock = context.clock
+        states = iterate_states(context.restored, self.kind)
+        owner = StateOwner(
+            context.uid,
+            context.name,
+            self.kind,
+            context.key_groups,
+            context.owned_key_groups(),
+            context.incremental,
+        )
+        self.state = RecordState(owner, self.reader.keys)
+        self.state.restore(states, context.reader, rescaled=context.rescaled)
+        self.watermark = min((state.meta["watermark"] for state in states), default=MIN_WATERMARK)
+        self.open_state(context)
+        self.state.all_declared()
+
+    def open_state(self, context: OperatorContext) -> None:
+        raise NotImplementedError
+
+    def on_watermark(self, timestamp: int) -> None:
+        self.watermark = timestamp
+        self.output.watermark(timestamp)
+
+    def snapshot(self, checkpoint: int) -> Snapshot | None:
+        return self.state.freeze(checkpoint, {"watermark": self.watermark})
+
+    def on_completed(self, checkpoint: int) -> None:
+        self.state.completed(checkpoint)
+
+    def on_aborted(self, checkpoint: int) -> None:
+        self.state.aborted(checkpoint)
+
+    def state_size(self) -> tuple[int, int]:
+        return self.state.size()

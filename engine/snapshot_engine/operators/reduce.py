@@ -1,0 +1,104 @@
+"""A running reduce: each record is folded into what its key had before, and the result goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_engine.operators.function_context import close_function, open_function
+from snapshot_engine.operators.key_reading import KeyReader
+from snapshot_engine.operators.keyed_operator import KeyedOperator
+from snapshot_engine.operators.operator import Data, OperatorContext
+from snapshot_engine.operators.record_fields import fields_of
+from snapshot_engine.operators.records import Records, needs_times, to_records, visible_schema
+from snapshot_engine.operators.stream_type import StreamType
+from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.state.record_keys import Key
+from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, detached
+from snapshot_engine.state.row_class import row_class
+from snapshot_engine.state.state_types import PlainCodec
+
+
+class RowFolding:
+    """Makes rows of what a fold returned, so that the next fold can use it like any record."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.row = row_class(tuple(schema.names))
+        self.width = len(schema)
+        self._schema = schema
+
+    def as_row(self, value: Any, operator: str) -> Any:
+        columns = fields_of([value], self._schema, operator)
+        return self.row([column[0] for column in columns])
+
+
+def record_type(type_: StreamType) -> str:
+    """The type of a stream's records, as checkpoints tell it."""
+    if type_.plain:
+        return "any"
+    return "row(" + ", ".join(f"{field.name}: {field.type}" for field in visible_schema(type_)) + ")"
+
+
+class ReduceOperator(KeyedOperator):
+    """`fn(old, new)`; the first record of a key is its own result. Results have the event time of the new record."""
+
+    kind = "reduce"
+
+    def __init__(
+        self, fn: Callable[[Any, Any], Any], keys: Sequence[str], input: StreamType, output: StreamType
+    ) -> None:
+        super().__init__(KeyReader(keys, input))
+        self.fn = fn
+        self.input = input
+        self.keeps_times = needs_times(output)
+        self._folding = None if input.plain else RowFolding(visible_schema(input))
+
+    def open_state(self, context: OperatorContext) -> None:
+        text = record_type(self.input)
+        self._table: StateTable = self.state.declare("reduced", text, PlainCodec(text))
+        open_function(self.fn, context)
+
+    def close(self) -> None:
+        close_function(self.fn)
+
+    def process(self, port: int, data: Data) -> None:
+        records = to_records(data, self.input, times=self.keeps_times)
+        keys = self.reader.of(data, records)
+        results: list[Any] = []
+        try:
+            if self._folding is not None:
+                self._fold_rows(keys, records.values, results, self._folding)
+            else:
+                self._fold_values(keys, records.values, results)
+        except Exception as error:
+            record = records.values[len(results)]
+            raise UserFunctionError(self.name, "the reduce function", error, record, has_record=True) from error
+        times = records.timestamps if self.keeps_times else None
+        self.output.emit(Records(results, times, self.name, records.columns))
+
+    def _fold_rows(self, keys: list[Key], rows: Sequence[Any], results: list[Any], folding: RowFolding) -> None:
+        """Rows never change in place, so the table's dictionary can be written to directly."""
+        fn, row, width, add = self.fn, folding.row, folding.width, results.append
+        values = self._table.writable()
+        get = values.get
+        for key, result in zip(keys, rows):  # noqa: B905 (one key for each row)
+            old = get(key)
+            if old is not None:
+                result = fn(old, result)
+                if type(result) is tuple and len(result) == width:
+                    result = row(result)
+                elif type(result) is not row:
+                    result = folding.as_row(result, self.name)
+            values[key] = result
+            add(result)
+        self._table.touch_all(FLAT, keys)
+
+    def _fold_values(self, keys: list[Key], values: Sequence[Any], results: list[Any]) -> None:
+        """Plain values may: what goes out must not change any more when the function goes on with what it returned."""
+        for key, value in zip(keys, values, strict=True):
+            old = self._table.own(FLAT, key)
+            result = value if old is MISSING else self.fn(old, value)
+            self._table.put(FLAT, key, result)
+            results.append(detached(result))

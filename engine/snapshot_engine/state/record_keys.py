@@ -1,0 +1,54 @@
+"""Keys as Python values: their key groups, and their bytes in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from snapshot_engine.kernels.hashing import hash_rows
+from snapshot_engine.state.key_codec import plain_type
+from snapshot_engine.state.packing import pack, unpack
+
+Key = Any
+"""What state is kept under: the value of the key column, a tuple of them, or the packed bytes of a key function."""
+
+KeyGroups = npt.NDArray[np.int64]
+
+
+def key_groups_of(batch: pa.RecordBatch, key_columns: Sequence[str], key_groups: int) -> KeyGroups:
+    """The key group of every row, exactly as rows are routed by it."""
+    return (hash_rows(batch, key_columns) % np.uint64(key_groups)).astype(np.int64)
+
+
+class RecordKeys:
+    """Keys made of values of these Arrow types."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.types = [plain_type(type_) for type_ in types]
+        self._names = [str(number) for number in range(len(self.types))]
+
+    def described(self) -> list[str]:
+        """The types of the key, as they are kept in checkpoints."""
+        return [str(type_) for type_ in self.types]
+
+    def groups(self, keys: Sequence[Key], key_groups: int) -> KeyGroups:
+        """The key group of every key: through the same columns, and so the same hashes, as rows are routed by."""
+        if not keys:
+            return np.empty(0, np.int64)
+        columns: Sequence[Sequence[Any]] = [keys] if len(self.types) == 1 else list(zip(*keys, strict=True))
+        arrays = [pa.array(column, type_) for column, type_ in zip(columns, self.types, strict=True)]
+        return key_groups_of(pa.RecordBatch.from_arrays(arrays, names=self._names), self._names, key_groups)
+
+    def encode(self, keys: Sequence[Key]) -> bytes:
+        """Many keys as bytes; column by column, because tuples are dear to pack."""
+        if len(self.types) == 1:
+            return pack(list(keys))
+        return pack([list(column) for column in zip(*keys, strict=True)])
+
+    def decode(self, data: bytes) -> list[Key]:
+        keys: list[Any] = unpack(data)
+        return keys if len(self.types) == 1 else list(zip(*keys, strict=True))
