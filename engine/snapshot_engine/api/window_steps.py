@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from snapshot_engine.api.output_types import records_output
+from snapshot_engine.api.output_types import with_hidden_time
 from snapshot_engine.api.schemas import SchemaLike, returned_schema, to_schema
 from snapshot_engine.api.stateful import aggregated_columns, without_hidden_key
 from snapshot_engine.api.transformations import refuse_unkeyed, require_callable
@@ -19,7 +19,7 @@ from snapshot_engine.graph.logical import Step
 from snapshot_engine.operators.aggregates import Aggregate
 from snapshot_engine.operators.functions import AggregateFunction, ProcessWindowFunction
 from snapshot_engine.operators.operator import Operator
-from snapshot_engine.operators.stream_type import StreamType
+from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.windows import WINDOW_END, WINDOW_START, SessionWindow, WindowShape
 
 ON_WATERMARKS = "its output comes with watermarks"
@@ -133,7 +133,8 @@ def process_window(function: Any, schema: SchemaLike | None, spec: WindowSpec) -
 def _over_records(kind: FunctionKind, function: Any, columns: pa.Schema | None, spec: WindowSpec) -> Step:
     from snapshot_engine.operators.window_process import WindowProcessOperator
 
-    output = records_output(columns, spec.input.event_time)
+    # The result's time is the window's last millisecond, whatever times its records had: else it would be late.
+    output = StreamType(with_hidden_time(RECORDS if columns is None else columns), EventTime(HIDDEN_TIME))
     factory = partial(
         WindowProcessOperator,
         function_kind=kind,
