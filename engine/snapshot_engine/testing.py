@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.embedded import RunningJob, run_to_end
-from snapshot_engine.runtime.forked import ForkedLauncher
+from snapshot_engine.runtime.forked import ForkedLauncher, ship_by_value
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_master import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings
@@ -79,6 +80,7 @@ def run_pipeline(
         strategy=strategy,
         **settings,
     )
+    ship_by_value(sys.modules[pipeline.__module__])
     own = launcher or ForkedLauncher()
     try:
         return run_to_end(chosen, ExecutionGraph(graph), own, *observers, meanwhile=meanwhile)
@@ -89,9 +91,7 @@ def run_pipeline(
 
 def slot_pids(job: RunningJob) -> list[int]:
     """The processes of the slots that are connected now."""
-    return [
-        connection.hello.pid for shell in job.master.regions.values() for connection in shell.connections.values()
-    ]
+    return [connection.hello.pid for shell in job.master.regions.values() for connection in shell.connections.values()]
 
 
 def kill_a_slot(job: RunningJob, choose: random.Random) -> int | None:

@@ -1,4 +1,8 @@
-"""Slots as forked processes of this one, for tests that need no Spark. The protocol and the slots are the same."""
+"""Slots as processes of this machine, for tests that need no Spark. The protocol and the slots are the same.
+
+They are forked from a server process that has imported everything and has no threads: forking the test's own process,
+with its event loop and thread pools, could leave a lock held for ever in the child.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,16 @@ import multiprocessing
 import os
 import signal
 import threading
+from types import ModuleType
+
+import cloudpickle
 
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.slot_task import SlotTask
 
-_fork = multiprocessing.get_context("fork")
+_server = multiprocessing.get_context("forkserver")
+_server.set_forkserver_preload(["snapshot_engine.runtime.preloaded"])
 
 
 class ForkedLauncher:
@@ -25,8 +33,9 @@ class ForkedLauncher:
         self._processes: dict[tuple[int, Attempt], list[multiprocessing.process.BaseProcess]] = {}
 
     def launch(self, task: SlotTask, on_end: OnEnd) -> None:
+        packed = cloudpickle.dumps(task)
         processes: list[multiprocessing.process.BaseProcess] = [
-            _fork.Process(target=_run_slot, args=(task, slot), daemon=True) for slot in task.slots()
+            _server.Process(target=_run_slot, args=(packed, slot), daemon=True) for slot in task.slots()
         ]
         for process in processes:
             process.start()
@@ -60,9 +69,13 @@ class ForkedLauncher:
         on_end(task.region, task.attempt, f"a slot ended with exit code {failed[0]}" if failed else None)
 
 
-def _run_slot(task: SlotTask, slot: int) -> None:
+def ship_by_value(module: ModuleType) -> None:
+    """The slots cannot import `module`, a test file for example: send its code along."""
+    cloudpickle.register_pickle_by_value(module)
+
+
+def _run_slot(packed: bytes, slot: int) -> None:
     from snapshot_engine.runtime.slot import Slot
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the JobMaster decides what Ctrl-C means
-    Slot(task, slot, "driver").run()
-    os._exit(0)  # no interpreter shutdown: what the parent registered is not ours to run
+    Slot(cloudpickle.loads(packed), slot, "driver").run()

@@ -1,0 +1,163 @@
+"""Whole jobs on forked slots: nothing is lost and nothing is doubled, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.failing import FailingSink, FailingSource
+from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.protocol.elements import Mode
+from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
+
+COUNT = 40_000
+
+
+def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 4) -> GeneratorSource:
+    return GeneratorSource({"n": lambda offsets: offsets.astype(np.int64)}, count=count, rate=rate, splits=splits)
+
+
+def numbers_in(sink: CollectSink) -> list[int]:
+    return sorted(row["n"] for row in sink.read_committed())
+
+
+def shuffled(source: object, sink: object):
+    """Two vertices with a channel between each pair of subtasks."""
+
+    def pipeline(env: Environment) -> None:
+        env.from_source(source, uid="numbers").rebalance().filter(lambda row: True).sink_to(sink, uid="out")
+
+    return pipeline
+
+
+def test_a_bounded_job_commits_all_rows_once(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    result = run_pipeline(shuffled(numbers(rate=None), sink), storage=tmp_path / "ck", parallelism=2)
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_slots_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    sink = CollectSink(tmp_path / "out")
+    choose = random.Random(seed)
+    kills = []
+
+    async def kill_some(job: RunningJob) -> None:
+        for _ in range(4):
+            await asyncio.sleep(choose.uniform(0.1, 0.5))
+            if kill_a_slot(job, choose):
+                kills.append(1)
+
+    result = run_pipeline(
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_some
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert kills
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_a_source_that_fails_is_restarted_from_the_latest_checkpoint(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    source = FailingSource(numbers(), at_record=7000, folder=tmp_path)
+    result = run_pipeline(shuffled(source, sink), storage=tmp_path / "ck", parallelism=2)
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_a_sink_that_fails_in_prepare_and_in_commit_is_asked_again(tmp_path: Path) -> None:
+    collected = CollectSink(tmp_path / "out")
+    sink = FailingSink(collected, prepares=2, commits=3, folder=tmp_path)
+    result = run_pipeline(shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2)
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(collected) == list(range(COUNT))
+
+
+def test_at_least_once_loses_nothing(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    source = FailingSource(numbers(), at_record=7000, folder=tmp_path)
+    run_pipeline(shuffled(source, sink), storage=tmp_path / "ck", parallelism=2, mode=Mode.AT_LEAST_ONCE)
+    assert set(numbers_in(sink)) == set(range(COUNT))
+
+
+def test_a_stopped_job_goes_on_with_another_parallelism(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def stop_soon(job: RunningJob) -> None:
+        asyncio.get_running_loop().call_later(0.7, job.master.stop)
+
+    outcomes = [
+        run_pipeline(
+            shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=parallelism, meanwhile=meanwhile
+        ).outcome
+        for parallelism, meanwhile in ((2, stop_soon), (3, stop_soon), (1, None))
+    ]
+    assert outcomes == [Outcome.STOPPED, Outcome.STOPPED, Outcome.FINISHED]
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_stop_with_a_savepoint_commits_and_can_be_restored(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def stop_soon(job: RunningJob) -> None:
+        asyncio.get_running_loop().call_later(0.7, job.master.stop, "half")
+
+    first = run_pipeline(shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, meanwhile=stop_soon)
+    assert first.savepoint is not None
+    committed = len(numbers_in(sink))
+    assert 0 < committed < COUNT
+    second = run_pipeline(
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, restore_from="savepoints/half", take_over=True
+    )
+    assert second.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_a_savepoint_of_a_running_job_changes_nothing_and_is_complete(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def savepoint_soon(job: RunningJob) -> None:
+        asyncio.get_running_loop().call_later(0.5, job.master.checkpoints.request_savepoint, "copy", False)
+
+    run_pipeline(
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=savepoint_soon
+    )
+    assert numbers_in(sink) == list(range(COUNT))
+    again = run_pipeline(
+        shuffled(numbers(), sink),
+        storage=tmp_path / "other",
+        parallelism=1,
+        restore_from=str(tmp_path / "ck/test/test/savepoints/copy"),
+    )
+    assert again.outcome is Outcome.FINISHED
+    # What came before the savepoint is not written again, what came after it is, since this is another run of it.
+    times = Counter(numbers_in(sink))
+    assert times.keys() == set(range(COUNT))
+    assert set(times.values()) == {1, 2}
+
+
+def test_sources_that_end_apart_still_checkpoint(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        short = env.from_source(numbers(1000, rate=None), uid="short", parallelism=1)
+        long = env.from_source(numbers(20_000), uid="long")
+        short.union(long).rebalance().sink_to(sink, uid="out")
+
+    choose = random.Random(5)
+
+    async def kill_late(job: RunningJob) -> None:
+        for _ in range(2):
+            await asyncio.sleep(0.4)
+            kill_a_slot(job, choose)
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_late)
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == sorted([*range(1000), *range(20_000)])
