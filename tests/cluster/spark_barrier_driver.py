@@ -31,10 +31,11 @@ def session():
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
         "spark.driver.host": os.environ["DRIVER_HOST"],
-        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.bindAddress": os.environ["POD_IP"],  # executors are told this address, not the host's name
         "spark.driver.port": "7078",
         "spark.blockManager.port": "7079",
         "spark.ui.enabled": "false",
+        "spark.kubernetes.executor.deleteOnTermination": "false",  # a failed one stays, as evidence
     }
     builder = SparkSession.builder.appName("barrier")
     for name, value in settings.items():
@@ -44,7 +45,7 @@ def session():
 
 def wait_for_executors(spark):
     """With few of them registered, Spark refuses a barrier job."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) <= EXECUTORS:
         if time.monotonic() > deadline:
             raise TimeoutError("the executors did not come")

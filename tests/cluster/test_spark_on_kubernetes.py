@@ -50,7 +50,10 @@ def driver_pod(namespace, image):
         "name": "driver",
         "image": image,
         "args": ["python", "/program/driver.py"],
-        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "env": [
+            *({"name": name, "value": value} for name, value in environment.items()),
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
         "volumeMounts": [{"name": "program", "mountPath": "/program"}],
         "resources": {"requests": {"cpu": "100m"}},
     }
@@ -73,10 +76,10 @@ def test_a_driver_pod_gets_executor_pods_and_runs_a_barrier_job_across_them(name
         addresses = {pod["status"].get("podIP") for pod in pods}
         return pods if len(addresses - {None}) == 2 else None
 
-    executors = namespace.wait_for("two executor pods with addresses", two_executors, seconds=120)
+    executors = namespace.wait_for("two executor pods with addresses", two_executors, seconds=300)
     assert {pod["metadata"]["ownerReferences"][0]["name"] for pod in executors} == {"driver"}
 
-    namespace.wait_for_phase("driver", "Succeeded", seconds=120)
+    namespace.wait_for_phase("driver", "Succeeded", seconds=300)
     line = next(line for line in namespace.logs("driver").splitlines() if line.startswith("RESULT "))
     result = json.loads(line.removeprefix("RESULT "))
     print(result)

@@ -19,6 +19,14 @@ def create(cluster: str, node: str) -> None:
             folder.mkdir(exist_ok=True)
             copy_cpuset_from_parent(folder)
         delegate_controllers(folder)
+        weigh(hierarchy / cluster)
+
+
+def weigh(folder: Path) -> None:
+    """All pods together weigh as much as one ordinary process by default: on a busy machine they would starve."""
+    for name, weight in (("cpu.shares", "8192"), ("cpu.weight", "800")):
+        if (folder / name).exists():
+            (folder / name).write_text(weight)
 
 
 def remove(*names: str) -> None:
