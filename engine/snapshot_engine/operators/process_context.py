@@ -11,7 +11,7 @@ from snapshot_engine.operators.functions import TimeDomain
 from snapshot_engine.operators.key_reading import KeyReader
 from snapshot_engine.operators.operator import Output
 from snapshot_engine.operators.records import Records
-from snapshot_engine.protocol.elements import MIN_WATERMARK
+from snapshot_engine.protocol.elements import MAX_WATERMARK, MIN_WATERMARK
 from snapshot_engine.state.cells import CurrentKey
 from snapshot_engine.state.timers import KeyTimers
 
@@ -98,5 +98,5 @@ class CallContext:
         if self.timestamp is not None:
             return self.timestamp
         if self.current_watermark > MIN_WATERMARK:
-            return self.current_watermark + 1
+            return min(self.current_watermark, MAX_WATERMARK - 1) + 1
         return self._clock()

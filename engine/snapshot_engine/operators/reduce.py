@@ -5,40 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from snapshot_engine.operators.function_context import close_function, open_function
 from snapshot_engine.operators.key_reading import KeyReader
 from snapshot_engine.operators.keyed_operator import KeyedOperator
 from snapshot_engine.operators.operator import Data, OperatorContext
-from snapshot_engine.operators.record_fields import fields_of
+from snapshot_engine.operators.record_types import RowFolding, record_type
 from snapshot_engine.operators.records import Records, needs_times, to_records, visible_schema
 from snapshot_engine.operators.stream_type import StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.state.record_keys import Key
 from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, detached
-from snapshot_engine.state.row_class import row_class
 from snapshot_engine.state.state_types import PlainCodec
-
-
-class RowFolding:
-    """Makes rows of what a fold returned, so that the next fold can use it like any record."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.row = row_class(tuple(schema.names))
-        self.width = len(schema)
-        self._schema = schema
-
-    def as_row(self, value: Any, operator: str) -> Any:
-        columns = fields_of([value], self._schema, operator)
-        return self.row([column[0] for column in columns])
-
-
-def record_type(type_: StreamType) -> str:
-    """The type of a stream's records, as checkpoints tell it."""
-    if type_.plain:
-        return "any"
-    return "row(" + ", ".join(f"{field.name}: {field.type}" for field in visible_schema(type_)) + ")"
 
 
 class ReduceOperator(KeyedOperator):
