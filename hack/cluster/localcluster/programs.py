@@ -22,6 +22,8 @@ NAMES_OF_KUBERNETES = (
     "kubelet",
     "kubectl",
 )
+GO_OUTSIDE_THE_PATH = "/usr/local/go/bin"
+"""Where its own installer puts it; sudo's PATH leaves that out."""
 BUILT = ("kubernetes", "etcd", "coredns", "pause")
 
 
@@ -50,7 +52,7 @@ def sources_digest() -> str:
 
 def require_go() -> str:
     """Any Go that knows how to fetch the toolchain that go.mod asks for (1.21 and later)."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    go = shutil.which("go") or shutil.which("go", path=GO_OUTSIDE_THE_PATH)
     wanted = wanted_go()
     if go is None:
         raise ClusterError(
