@@ -44,11 +44,11 @@ FORMAT_RULES: dict[str, list[Rule]] = {
     ],
     "positive-duration": [
         _IS_DURATION,
-        Rule("self.matches('[1-9]')", "must be longer than 0"),
+        Rule("self.matches('[1-9]') || !self.matches('^[0-9]')", "must be longer than 0"),
     ],
     "byte-size": [
         Rule(_matches(BYTES_PATTERN), "must be a size with its unit (Ki, Mi, Gi, Ti), such as 512Mi or 2Gi"),
-        Rule("self.matches('[1-9]')", "must be more than 0"),
+        Rule("self.matches('[1-9]') || !self.matches('^[0-9]')", "must be more than 0"),
     ],
 }
 

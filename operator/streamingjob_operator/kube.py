@@ -1,6 +1,7 @@
 """The API server, as plain dicts: an asynchronous client with short timeouts."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ class Kube:
         try:
             config.load_incluster_config()  # type: ignore[no-untyped-call]
         except config.ConfigException:
-            await config.load_kube_config()
+            await config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))
         return cls(client.ApiClient(), on_call)
 
     async def close(self) -> None:
