@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.nexmark.queries import QUERIES
-from benchmarks.runner import Outcome
+from benchmarks.outcomes import Outcome
 
 Entry = dict[str, Any]
 _SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")

@@ -2,35 +2,17 @@
 alike."""
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.check import check, scaled, small_settings
+from benchmarks.check import check
 from benchmarks.engines import Engine, Session, directory_of, discard_work
 from benchmarks.launch import WorkerFailedError
-from benchmarks.nexmark.queries import QUERIES
+from benchmarks.outcomes import Outcome, describe, takes_part
 from benchmarks.plan import Plan
-from benchmarks.settings import Run, Settings
-
-MOST_SLICES = 1_000
-PROBE_SLICES = 10
-_LEAST_SECONDS_PER_SLICE = 0.002
-
-
-@dataclass
-class Outcome:
-    """What happened to one engine in one cell. Times count only when `verdict` says that results were
-    equal."""
-
-    engine: Engine
-    settings: Settings
-    verdict: str = "not checked"
-    equal: bool = False
-    slices: int = 0
-    runs: list[Run] = field(default_factory=list)
+from benchmarks.sizing import PROBE_SLICES, scaled, slices_for, small_settings
 
 
 def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[str], None]) -> list[Outcome]:
@@ -46,18 +28,6 @@ def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[s
                 _take_turn(plan, outcome, repetition, kept, tell)
                 _note(journal, outcome)
     return outcomes
-
-
-def takes_part(engine: Engine, settings: Settings) -> bool:
-    """Not every engine can do every cell; one that checkpoints always is measured where checkpoints are
-    on."""
-    if settings.query not in engine.queries:
-        return False
-    if settings.parallelism not in engine.parallelisms:
-        return False
-    if QUERIES[settings.query].stateful and not settings.checkpoint_interval_ms:
-        return engine.checkpoints != "always"
-    return engine.checkpoints != "never" or not settings.checkpoint_interval_ms
 
 
 class KeptSessions:
@@ -114,20 +84,6 @@ def _measure(session: Session, outcome: Outcome, target_seconds: float) -> None:
     settings = replace(outcome.settings, slices=outcome.slices)
     outcome.runs.append(session.run(settings).after(short))
     discard_work(directory_of(outcome.engine, settings))
-
-
-def slices_for(short_seconds: float, probe_seconds: float, target_seconds: float) -> int:
-    """How many slices last for the target, judged by runs of one slice and of PROBE_SLICES."""
-    per_slice = max((probe_seconds - short_seconds) / (PROBE_SLICES - 1), _LEAST_SECONDS_PER_SLICE)
-    return min(MOST_SLICES, 1 + math.ceil(target_seconds / per_slice))
-
-
-def describe(settings: Settings) -> str:
-    checkpoints = f"checkpoints each {settings.checkpoint_interval_ms} ms"
-    return (
-        f"{settings.query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
-        f"{settings.parallelism} slots, {checkpoints if settings.checkpoint_interval_ms else 'no checkpoints'}"
-    )
 
 
 def _note(journal: Path, outcome: Outcome) -> None:

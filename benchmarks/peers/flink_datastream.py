@@ -4,7 +4,7 @@ Tables are read and written by the same connectors as in `flink_sql.py`; what li
 the hand-written counterpart of SQL, so only queries of each kind are here: stateless, windows, a join, sessions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -21,8 +21,8 @@ from benchmarks.nexmark import queries as q
 from benchmarks.peers.flink_sql import configuration, create_sink, create_source, flink_configuration, tables_of
 from benchmarks.worker import Job, serve
 
-_LONG, _TEXT, _DOUBLE = Types.LONG(), Types.STRING(), Types.DOUBLE()
-_JOINED = Types.ROW_NAMED(["name", "city", "state", "auction"], [_TEXT, _TEXT, _TEXT, _LONG])
+# Types are made anew for each use: one that has met the Java side holds a reference to it and cannot be pickled.
+_LONG, _TEXT, _DOUBLE = Types.LONG, Types.STRING, Types.DOUBLE
 
 
 class _ByTs(TimestampAssigner):
@@ -75,8 +75,10 @@ class _WithBidder(ProcessWindowFunction):
 
 class _JoinSellers(KeyedCoProcessFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._seller = runtime_context.get_state(ValueStateDescriptor("seller", Types.TUPLE([_TEXT, _TEXT, _TEXT])))
-        self._waiting = runtime_context.get_list_state(ListStateDescriptor("waiting", _LONG))
+        self._seller = runtime_context.get_state(
+            ValueStateDescriptor("seller", Types.TUPLE([_TEXT(), _TEXT(), _TEXT()]))
+        )
+        self._waiting = runtime_context.get_list_state(ListStateDescriptor("waiting", _LONG()))
 
     def process_element1(self, value: Row, ctx: Any) -> Iterable[Row]:
         seller = (value["name"], value["city"], value["state"])
@@ -93,16 +95,16 @@ class _JoinSellers(KeyedCoProcessFunction):
             yield Row(*seller, value["id"])
 
 
-def _row(query: str, *types: TypeInformation) -> TypeInformation:
-    return Types.ROW_NAMED(list(q.QUERIES[query].columns), list(types))
+def _row(query: str, *types: Callable[[], TypeInformation]) -> TypeInformation:
+    return Types.ROW_NAMED(list(q.QUERIES[query].columns), [make() for make in types])
 
 
 def tumbling(job: Job, keyed_bid: DataStream) -> DataStream:
     key = _LONG if job.key_type == "int" else _TEXT
-    windows = keyed_bid.key_by(lambda row: row["auction"], key_type=key).window(
+    windows = keyed_bid.key_by(lambda row: row["auction"], key_type=key()).window(
         TumblingEventTimeWindows.of(Time.milliseconds(q.WINDOW_MS))
     )
-    pair = Types.TUPLE([_LONG, _LONG])
+    pair = Types.TUPLE([_LONG(), _LONG()])
     return windows.aggregate(_CountAndSum(), _WithWindow(), pair, _row("tumbling", _LONG, key, _LONG, _LONG))
 
 
@@ -123,16 +125,16 @@ def q2(_: Job, bid: DataStream) -> DataStream:
 
 
 def q3(_: Job, person: DataStream, auction: DataStream) -> DataStream:
-    sellers = person.filter(lambda row: row["state"] in q.Q3_STATES).key_by(lambda row: row["id"], _LONG)
-    offers = auction.filter(lambda row: row["category"] == q.Q3_CATEGORY).key_by(lambda row: row["seller"], _LONG)
-    return sellers.connect(offers).process(_JoinSellers(), _JOINED)
+    sellers = person.filter(lambda row: row["state"] in q.Q3_STATES).key_by(lambda row: row["id"], _LONG())
+    offers = auction.filter(lambda row: row["category"] == q.Q3_CATEGORY).key_by(lambda row: row["seller"], _LONG())
+    return sellers.connect(offers).process(_JoinSellers(), _row("q3", _TEXT, _TEXT, _TEXT, _LONG))
 
 
 def q11(_: Job, bid: DataStream) -> DataStream:
     # Flink merges sessions that touch: see flink_sql.py.
     gap = EventTimeSessionWindows.with_gap(Time.milliseconds(q.SESSION_GAP_MS - 1))
-    sessions = bid.key_by(lambda row: row["bidder"], key_type=_LONG).window(gap)
-    triple = Types.TUPLE([_LONG, _LONG, _LONG])
+    sessions = bid.key_by(lambda row: row["bidder"], key_type=_LONG()).window(gap)
+    triple = Types.TUPLE([_LONG(), _LONG(), _LONG()])
     return sessions.aggregate(_Span(), _WithBidder(), triple, _row("q11", _LONG, _LONG, _LONG, _LONG))
 
 

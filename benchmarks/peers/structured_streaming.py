@@ -5,6 +5,8 @@ changelog checkpoints, as Spark's documentation recommends for large state. Wind
 close only when a later event comes: a last file holds one row in the far future.
 """
 
+import os
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -136,6 +138,7 @@ def configuration(job: Job) -> dict[str, str]:
 
 
 def session_for(job: Job) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("benchmark")
     for name, value in configuration(job).items():
         builder = builder.config(name, value)

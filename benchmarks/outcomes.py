@@ -1,0 +1,40 @@
+"""Who takes part in which cell, and what came of it."""
+
+from dataclasses import dataclass, field
+
+from benchmarks.engines import Engine
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.settings import Run, Settings
+
+
+@dataclass
+class Outcome:
+    """What happened to one engine in one cell. Times count only when `verdict` says that results were
+    equal."""
+
+    engine: Engine
+    settings: Settings
+    verdict: str = "not checked"
+    equal: bool = False
+    slices: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+
+def takes_part(engine: Engine, settings: Settings) -> bool:
+    """Not every engine can do every cell; one that checkpoints always is measured where checkpoints are
+    on."""
+    if settings.query not in engine.queries:
+        return False
+    if settings.parallelism not in engine.parallelisms:
+        return False
+    if QUERIES[settings.query].stateful and not settings.checkpoint_interval_ms:
+        return engine.checkpoints != "always"
+    return engine.checkpoints != "never" or not settings.checkpoint_interval_ms
+
+
+def describe(settings: Settings) -> str:
+    checkpoints = f"checkpoints each {settings.checkpoint_interval_ms} ms"
+    return (
+        f"{settings.query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
+        f"{settings.parallelism} slots, {checkpoints if settings.checkpoint_interval_ms else 'no checkpoints'}"
+    )

@@ -1,0 +1,41 @@
+"""How many rows a run gets: few for a check, enough for the wanted time when it is measured."""
+
+import math
+from dataclasses import replace
+
+from benchmarks.nexmark.events import EVENTS_PER_EPOCH
+from benchmarks.settings import Settings
+
+CHECK_EVENTS = 200_000
+CHECK_SLICES = 2
+CHECK_EVENT_SECONDS = 32
+MOST_SLICES = 1_000
+PROBE_SLICES = 10
+_LEAST_SECONDS_PER_SLICE = 0.002
+
+
+def slices_for(short_seconds: float, probe_seconds: float, target_seconds: float) -> int:
+    """How many slices last for the target, judged by runs of one slice and of PROBE_SLICES."""
+    per_slice = max((probe_seconds - short_seconds) / (PROBE_SLICES - 1), _LEAST_SECONDS_PER_SLICE)
+    return min(MOST_SLICES, 1 + math.ceil(target_seconds / per_slice))
+
+
+def scaled(settings: Settings, scale: float) -> Settings:
+    """The same cell with smaller slices, for engines that would take minutes for a full one."""
+    return _with_stream(settings, slice_events=_whole_epochs(settings.stream.slice_events * scale))
+
+
+def small_settings(settings: Settings, scale: float) -> Settings:
+    """The same cell over few events that still span several windows."""
+    events = _whole_epochs(CHECK_EVENTS * scale)
+    per_second = max(1, events * CHECK_SLICES // CHECK_EVENT_SECONDS)
+    small = _with_stream(settings, slice_events=events, events_per_second=per_second)
+    return replace(small, slices=CHECK_SLICES)
+
+
+def _whole_epochs(events: float) -> int:
+    return max(EVENTS_PER_EPOCH, int(events) // EVENTS_PER_EPOCH * EVENTS_PER_EPOCH)
+
+
+def _with_stream(settings: Settings, **changes: int) -> Settings:
+    return replace(settings, stream=replace(settings.stream, **changes))

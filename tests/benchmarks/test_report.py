@@ -1,0 +1,55 @@
+"""Reports: medians and spread, no figures without an equal result; ratios and regressions."""
+
+import pytest
+from benchmarks.engines import Engine
+from benchmarks.environments import Environment
+from benchmarks.outcomes import Outcome
+from benchmarks.plan import EVERY_SECOND, headline
+from benchmarks.regression import ratios_of, regressions
+from benchmarks.report import entry_of, render, spread
+from benchmarks.settings import Run
+
+CELL = headline(1_000, EVERY_SECOND)
+
+
+def outcome(name: str, cpu_seconds: list[float], equal: bool = True) -> Outcome:
+    engine = Engine(name, "module", Environment(name, ()), ("tumbling",))
+    runs = [
+        Run(name, "tumbling", 1_000, "int", 1_000_000, 2, 1_000, 1.0, cpu, 2**20, "discard", {"v": "1"}, {})
+        for cpu in cpu_seconds
+    ]
+    return Outcome(engine, CELL, "equal to the reference" if equal else "differs: 3 rows missing", equal, 1, runs)
+
+
+def test_an_entry_has_the_median_and_the_spread() -> None:
+    entry = entry_of(outcome("fast", [1.0, 2.0, 4.0]))
+    assert entry["rows_per_core_s"] == 500_000
+    assert entry["spread"]["rows_per_core_s"] == pytest.approx(1.5)
+    assert (entry["query"], entry["keys"], entry["checkpoint_interval"]) == ("tumbling", 1_000, 1_000)
+
+
+def test_a_wrong_result_has_no_figures_and_says_why() -> None:
+    entry = entry_of(outcome("wrong", [1.0], equal=False))
+    assert "rows_per_s" not in entry
+    assert "wrong: differs: 3 rows missing" in render([entry], {})
+
+
+def test_the_table_lists_the_fastest_first() -> None:
+    table = render([entry_of(outcome("slow", [2.0])), entry_of(outcome("fast", [1.0]))], {"cores": 2})
+    assert table.index("| fast |") < table.index("| slow |")
+
+
+def test_spread_of_equal_values_is_none() -> None:
+    assert spread([3.0, 3.0]) == 0
+
+
+def test_the_ratio_is_to_the_best_peer_of_the_same_cell() -> None:
+    entries = [entry_of(outcome(name, [cpu])) for name, cpu in (("ours", 1.0), ("slow", 8.0), ("best", 4.0))]
+    assert ratios_of(entries, "ours") == {"tumbling/1000/int/2/1000": pytest.approx(4.0)}
+
+
+def test_only_a_loss_beyond_the_tolerance_is_a_regression() -> None:
+    stored = {"a": 10.0, "b": 10.0, "not measured": 5.0}
+    worse = regressions(stored, {"a": 8.0, "b": 7.0}, tolerance=0.25)
+    assert len(worse) == 1
+    assert worse[0].startswith("b: 7.00×")
