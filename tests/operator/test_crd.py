@@ -2,6 +2,7 @@ from pathlib import Path
 
 from snapshot_engine.wire.spec import StreamingJobSpec
 from streamingjob_operator.crd import build_crd, render_crd, spec_schema
+from streamingjob_operator.reference import render_reference
 from streamingjob_operator.resource import JobPhase, StreamingJobStatus
 
 ROOT = Path(__file__).parents[2]
@@ -10,6 +11,12 @@ ROOT = Path(__file__).parents[2]
 def test_the_committed_crd_is_the_generated_one():
     committed = (ROOT / "crds" / "streamingjobs.yaml").read_text()
     assert committed == render_crd(), "run `make generate`"
+
+
+def test_the_chart_and_the_reference_page_are_up_to_date():
+    in_chart = ROOT / "charts" / "streamingjob-operator" / "files" / "streamingjobs.yaml"
+    assert in_chart.read_text() == render_crd(), "run `make generate`"
+    assert (ROOT / "docs" / "crd-reference.md").read_text() == render_reference(), "run `make generate`"
 
 
 def test_every_field_of_the_model_is_in_the_crd():

@@ -1,0 +1,13 @@
+# What is generated from the typed model, and committed.
+.PHONY: generate chart-lint
+generate: $(STAMP)  ## the CRD, its copy in the chart and its reference page, from the typed model
+	$(PY) -m streamingjob_operator.crd > crds/streamingjobs.yaml
+	mkdir -p charts/streamingjob-operator/files
+	cp crds/streamingjobs.yaml charts/streamingjob-operator/files/streamingjobs.yaml
+	$(PY) -m streamingjob_operator.reference > docs/crd-reference.md
+
+chart-lint:  ## helm lint and a rendering of every switch
+	helm lint charts/streamingjob-operator
+	helm template x charts/streamingjob-operator > /dev/null
+	helm template x charts/streamingjob-operator --set 'watchNamespaces={a,b}' --set metrics.podMonitor.enabled=true \
+	  --set networkPolicy.enabled=true --set crd.install=false > /dev/null
