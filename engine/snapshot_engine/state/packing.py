@@ -51,6 +51,10 @@ class PackError(TypeError):
 _TUPLE_MARK = b"\xc1"
 
 
+class UnpackError(ValueError):
+    """Bytes that `pack` did not make, or not this version of it."""
+
+
 def pack(value: Any) -> bytes:
     if type(value) is tuple:
         return _TUPLE_MARK + _pack_item(list(value))
@@ -58,9 +62,12 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    if data[:1] == _TUPLE_MARK:
-        return tuple(ormsgpack.unpackb(data[1:], ext_hook=_from_extension))
-    return ormsgpack.unpackb(data, ext_hook=_from_extension)
+    try:
+        if data[:1] == _TUPLE_MARK:
+            return tuple(ormsgpack.unpackb(data[1:], ext_hook=_from_extension))
+        return ormsgpack.unpackb(data, ext_hook=_from_extension)
+    except ValueError as error:
+        raise UnpackError(f"packed values cannot be read: they are damaged, or of a newer version ({error})") from error
 
 
 def pack_all(values: Sequence[Any]) -> list[bytes]:
@@ -203,5 +210,5 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
 def _from_extension(code: int, data: bytes) -> Any:
     decode = _DECODERS.get(code)
     if decode is None:
-        raise ValueError(f"packed by a newer version: extension type {code} is not known")
+        raise UnpackError(f"extension type {code} is not known")
     return decode(bytes(data))
