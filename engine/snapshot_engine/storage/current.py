@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,5 +86,5 @@ class Current:
             history=tuple(doc["history"]),
         )
 
-    def with_history(self, entry: Mapping[str, Any], kept: int) -> Current:
-        return replace(self, history=(*self.history, entry)[-kept:])
+    def with_history(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:
+        return replace(self, history=(*self.history, *entries)[-kept:])

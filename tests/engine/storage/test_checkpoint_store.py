@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +184,68 @@ def test_a_shared_piece_that_a_pending_checkpoint_has_acknowledged_stays(job: An
     store.delete_checkpoint(replaced, references={base.path})
     store.complete(job.manifest(store, pending, base), 1)
     _verify(store)
+
+
+def test_a_checkpoint_that_did_not_complete_can_be_discarded_with_its_shared_pieces(
+    job: Any, blobs: BlobStore, paths: Paths
+) -> None:
+    faulty = FaultyBlobs(blobs)
+    store = job.acquired(faulty)
+    number = store.next_checkpoint_id()
+    piece = job.writer(store, number).write_bytes("x", b"x" * 100, shared=True)
+    faulty.faults.append(Fault(len(faulty.calls) + 1, error=PermissionError))
+    with pytest.raises(PermissionError):
+        store.complete(job.manifest(store, number, piece), 1)
+    store.discard([piece], checkpoint=number)
+    assert paths(blobs) == []
+
+
+def test_while_a_retained_manifest_cannot_be_read_no_shared_piece_is_given_up(
+    job: Any, blobs: MemoryBlobs, paths: Paths
+) -> None:
+    old = job.acquired(blobs)
+    for _ in range(2):
+        job.checkpoint(old, shared=True)
+    damaged = blobs.read("ns/job/checkpoints/2-1/manifest.json")[:-20]
+    blobs.write("ns/job/checkpoints/2-1/manifest.json", [damaged])
+    new = job.acquired(blobs)
+    (replaced,) = new.complete(job.manifest(new, new.next_checkpoint_id()), 2)
+    new.delete_checkpoint(replaced)
+    job.time.now += 7200
+    new.sweep()
+    left = paths(blobs)
+    assert len([path for path in left if path.startswith("shared/")]) == 2
+    assert not any(path.startswith("checkpoints/1-1/") for path in left)
+    (replaced,) = new.complete(job.manifest(new, new.next_checkpoint_id()), 2)
+    new.delete_checkpoint(replaced)
+    new.sweep()
+    assert not any(path.startswith("shared/") for path in paths(blobs))
+
+
+def test_quick_calls_do_not_wait_for_a_completion_that_hangs(job: Any, blobs: BlobStore) -> None:
+    hanging, answer = threading.Event(), threading.Event()
+
+    class Hanging(FaultyBlobs):
+        def swap(self, path: str, data: bytes, expected: str | None) -> str:
+            if threading.current_thread() is not threading.main_thread():
+                hanging.set()
+                answer.wait(30)
+            return super().swap(path, data, expected)
+
+    store = job.acquired(Hanging(blobs))
+    number = store.next_checkpoint_id()
+    thread = threading.Thread(target=store.complete, args=(job.manifest(store, number), 2))
+    thread.start()
+    assert hanging.wait(30)
+    assert store.next_checkpoint_id() == number + 1
+    store.note_aborted({"id": number + 1, "outcome": "Aborted"})
+    assert [entry["id"] for entry in store.history()] == [number + 1]
+    assert store.deleted_among([]) == []
+    assert store.latest() is None
+    answer.set()
+    thread.join()
+    assert [entry["id"] for entry in store.history()] == [number, number + 1]
+    assert store.latest() is not None
 
 
 def test_a_new_driver_counts_its_predecessors_references(job: Any, blobs: BlobStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
@@ -174,32 +175,31 @@ def test_a_path_cannot_leave_the_root(blobs: LocalBlobs) -> None:
         blobs.read("../secret")
 
 
-def _count_up(root: str, times: int) -> None:
+def _add_steps(root: str, worker: int, steps: int) -> None:
+    """Adds its steps to a list that all workers keep in one object; each step until it is known to be in."""
     blobs = LocalBlobs(root)
-    done = 0
-    while done < times:
-        found = blobs.read_versioned(CURRENT)
-        value, version = (int(found[0]), found[1]) if found else (0, None)
-        try:
-            blobs.swap(CURRENT, b"%d" % (value + 1), version)
-            done += 1
-        except SwapConflict:
-            continue
-        except OutcomeUnknown:
-            # Linked, but overtaken at once: it counted, since no version was deleted so soon.
-            done += 1
+    for step in range(steps):
+        mine = f"{worker}.{step}"
+        while True:
+            found = blobs.read_versioned(CURRENT)
+            steps_so_far, version = (found[0].decode().split(), found[1]) if found else ([], None)
+            if mine in steps_so_far:
+                break
+            with contextlib.suppress(SwapConflict, OutcomeUnknown):
+                blobs.swap(CURRENT, " ".join([*steps_so_far, mine]).encode(), version)
 
 
-def test_processes_that_count_together_lose_no_step(tmp_path: Path) -> None:
+def test_processes_that_write_together_lose_and_double_no_step(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_count_up, args=(str(tmp_path), 30)) for _ in range(4)]
+    workers = [context.Process(target=_add_steps, args=(str(tmp_path), number, 30)) for number in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     found = LocalBlobs(tmp_path).read_versioned(CURRENT)
     assert found is not None
-    assert int(found[0]) == 120
+    steps = found[0].decode().split()
+    assert sorted(steps) == sorted(f"{worker}.{step}" for worker in range(4) for step in range(30))
 
 
 def void(_: object) -> None:
