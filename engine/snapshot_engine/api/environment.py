@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from snapshot_engine.graph.building import Input, Upstream, add_operator
+import pyarrow as pa
+
+from snapshot_engine.graph.building import Input, Upstream, add_operator, explain
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange
 from snapshot_engine.graph.logical import LogicalGraph, Step
 from snapshot_engine.operators.stream_type import StreamType
 
 if TYPE_CHECKING:
+    from snapshot_engine.api.schemas import SchemaLike
     from snapshot_engine.api.stream import DataStream
     from snapshot_engine.connectors.protocols import Source
 
@@ -58,6 +61,26 @@ class Environment:
         node.uid = uid
         node.parallelism = parallelism
         return DataStream(self, Input((Upstream(node),), node.output))
+
+    def from_collection(
+        self,
+        rows: Iterable[Any],
+        *,
+        schema: SchemaLike | None = None,
+        name: str = "from_collection",
+        uid: str | None = None,
+    ) -> DataStream:
+        """Rows that are there already: dicts, dataclasses, named tuples, an Arrow table, or plain values."""
+        from snapshot_engine.api.collections import table_of
+        from snapshot_engine.connectors.collection import CollectionSource
+
+        try:
+            source = CollectionSource(table_of(rows, schema))
+        except Exception as error:
+            self.graph.refuse_call(name, explain(error))
+            unknown = self.from_source(CollectionSource(pa.table({})), name=name, uid=uid, parallelism=1)
+            return unknown._of_unknown_type()
+        return self.from_source(source, name=name, uid=uid, parallelism=1)
 
 
 def _read(source: Source) -> Step:

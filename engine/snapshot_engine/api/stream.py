@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from snapshot_engine.api import transformations as steps
@@ -145,8 +146,13 @@ class DataStream:
     def exchange(self: S, exchange: Exchange | str, *, budget: str | int | None = None) -> S:
         """What the next edge keeps of its data; it cuts the job into regions that restart apart from each
         other."""
-        budget_bytes = None if budget is None else size_in_bytes(budget)
-        return self._with(exchange=Exchange(exchange), budget_bytes=budget_bytes, location=user_location())
+        try:
+            kind = exchange_of(exchange)
+            budget_bytes = None if budget is None else size_in_bytes(budget)
+        except ValueError as error:
+            self.env.graph.refuse_call("exchange", str(error))
+            return self
+        return self._with(exchange=kind, budget_bytes=budget_bytes, location=user_location())
 
     def rebalance(self) -> DataStream:
         """Hand whole batches to the next operator's subtasks in turn."""
@@ -254,6 +260,10 @@ class DataStream:
         end = self._end.with_traits(partitioning=partitioning, key_columns=(), location=user_location())
         return DataStream(self.env, end)
 
+    def _of_unknown_type(self) -> DataStream:
+        """The same where its columns could not be found out: what follows is not checked."""
+        return DataStream(self.env, replace(self._end, type=None))
+
     def _needs_key(self, kind: str) -> DataStream:
         node = add_operator(self.env.graph, kind, [self._end], steps.refuse_unkeyed)
         return self._after(node)
@@ -267,6 +277,13 @@ class DataStream:
             method, "it does not follow an operator: call it right after the operator it is meant for"
         )
         return []
+
+
+def exchange_of(given: Exchange | str) -> Exchange:
+    kinds = [exchange.value for exchange in Exchange]
+    if isinstance(given, str) and given not in kinds:
+        raise ValueError(f"{given!r} is not an exchange: use {', '.join(kinds)}")
+    return Exchange(given)
 
 
 def _name_for(kind: str, fn: Callable[..., Any] | None) -> str:

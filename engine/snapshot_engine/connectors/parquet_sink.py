@@ -21,6 +21,18 @@ class ParquetSink(StagedFileSink):
     def __init__(self, folder: str | Path, *, compression: str = "zstd", row_group_rows: int = 131_072) -> None:
         super().__init__(folder, ParquetFormat(compression, row_group_rows))
 
+    def check(self, schema: pa.Schema) -> None:
+        """Called while the job is planned, so that it is known before anything runs."""
+        require_columns(schema)
+
+
+def require_columns(schema: pa.Schema) -> None:
+    if StreamType(schema).plain:
+        raise TypeError(
+            "a Parquet sink needs columns, but this is a stream of plain Python values: "
+            "give the step before it a schema, or write JSON lines"
+        )
+
 
 @dataclass(frozen=True)
 class ParquetFormat:
@@ -29,11 +41,7 @@ class ParquetFormat:
     suffix: str = ".parquet"
 
     def create(self, path: Path, schema: pa.Schema) -> ParquetFileWriter:
-        if StreamType(schema).plain:
-            raise TypeError(
-                "a Parquet sink needs columns, but this is a stream of plain Python values: "
-                "give the step before it a schema, or write JSON lines"
-            )
+        require_columns(schema)
         return ParquetFileWriter(path, schema, self)
 
 

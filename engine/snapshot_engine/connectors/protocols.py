@@ -129,6 +129,9 @@ class Sink(Protocol):
     such a job is at-least-once from end to end, and is told so.
     """
 
+    # A sink may also have `check(schema)`: called while the job is planned, it raises ValueError or TypeError
+    # for rows that it could not write.
+
     def open(self, context: WriterContext) -> SinkWriter: ...
 
     def commit(self, committables: Sequence[Committable]) -> None:

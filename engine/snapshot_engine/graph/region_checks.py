@@ -22,21 +22,27 @@ def check_strategy(execution: ExecutionGraph, strategy: Strategy) -> Iterator[Pr
     """Individual restarts one slot: only where every slot is its own region."""
     if strategy is not Strategy.INDIVIDUAL:
         return
-    joined = {vertex for region in execution.regions if len(region.slots()) > 1 for vertex in region.vertices()}
     graph = execution.graph
     for edge in graph.edges:
-        spreads = edge.partitioning is not Partitioning.FORWARD and _subtasks_joined(graph, edge) > 1
-        if not cuts(edge) and spreads and edge.producer in joined:
+        several = len(execution.region_of[SubtaskId(edge.producer, 0)].slots()) > 1
+        if edge.partitioning is not Partitioning.FORWARD and several and _within_one_region(execution, edge):
+            how = (
+                f"is {edge.exchange.value}, but its regions depend on each other in a cycle, which"
+                if cuts(edge)
+                else f"is {edge.exchange.value} and"
+            )
             yield _problem(
                 graph.vertices[edge.consumer],
                 f"recovery strategy Individual is not possible: the {edge.partitioning.value} edge "
-                f"{edge_name(graph, edge)} is {edge.exchange.value} and joins several slots into one region; "
-                "give it a committed, durable or memory exchange, or use strategy Region",
+                f"{edge_name(graph, edge)} {how} joins several slots into one region; "
+                "cut it with a committed, durable or memory exchange, or use strategy Region",
             )
 
 
-def _subtasks_joined(graph: JobGraph, edge: JobEdge) -> int:
-    return max(graph.vertices[edge.producer].parallelism, graph.vertices[edge.consumer].parallelism)
+def _within_one_region(execution: ExecutionGraph, edge: JobEdge) -> bool:
+    """One pair of subtasks tells it: the ends of an all-to-all edge are in one region all or none."""
+    producer, consumer = SubtaskId(edge.producer, 0), SubtaskId(edge.consumer, 0)
+    return execution.region_of[producer] is execution.region_of[consumer]
 
 
 def check_cuts(execution: ExecutionGraph) -> Iterator[tuple[Problem, bool]]:
@@ -46,11 +52,7 @@ def check_cuts(execution: ExecutionGraph) -> Iterator[tuple[Problem, bool]]:
     """
     graph = execution.graph
     for edge in graph.edges:
-        ends = (
-            execution.region_of[SubtaskId(edge.producer, 0)],
-            execution.region_of[SubtaskId(edge.consumer, 0)],
-        )
-        if cuts(edge) and ends[0] is ends[1]:
+        if cuts(edge) and _within_one_region(execution, edge):
             blocking = edge.exchange is Exchange.BLOCKING
             consequence = "so its consumer would have to start before it ends" if blocking else "so it cuts nothing"
             yield (

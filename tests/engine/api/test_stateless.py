@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from snapshot_engine.api import Environment, col, lit
+from snapshot_engine.connectors.parquet_sink import ParquetSink
 from snapshot_engine.operators.expressions import FilterExprOperator, SelectOperator, WithColumnsOperator
 from snapshot_engine.operators.stateless import (
     ArrowBatchOperator,
@@ -213,3 +214,8 @@ def test_the_arguments_of_the_manifest_cannot_be_changed():
     env = Environment(args={"city": "Berlin"})
     with pytest.raises(TypeError):
         env.args["city"] = "Bonn"  # type: ignore[index]
+
+
+def test_a_parquet_sink_without_columns_is_refused_while_planning(orders, refused, tmp_path):
+    orders.map(same).sink_to(ParquetSink(tmp_path / "out"))
+    assert "a Parquet sink needs columns" in refused()

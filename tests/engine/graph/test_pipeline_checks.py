@@ -95,6 +95,20 @@ def test_a_budget_belongs_to_an_exchange_that_keeps_a_log(problems, rows, discar
     assert "test_pipeline_checks.py" in problem
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("comitted", None), "'comitted' is not an exchange: use pipelined, memory"), (("memory", "lots"), "not a size")],
+)
+def test_an_exchange_that_is_none(problems, rows, discard, arguments, words):
+    kind, budget = arguments
+
+    def pipeline(env):
+        env.from_source(rows(), uid="in").exchange(kind, budget=budget).filter(same).sink_to(discard())
+
+    (problem,) = problems(pipeline)
+    assert "'exchange'" in problem and words in problem and "test_pipeline_checks.py" in problem
+
+
 def test_an_empty_budget_is_refused(problems, rows, discard):
     def pipeline(env):
         env.from_source(rows(), uid="in").exchange("memory", budget="0").filter(same).sink_to(discard())

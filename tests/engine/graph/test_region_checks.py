@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snapshot_engine.graph.execution import ExecutionGraph
-from snapshot_engine.graph.region_checks import check_cuts, check_determinism
+from snapshot_engine.graph.region_checks import check_cuts, check_determinism, check_strategy
 from snapshot_engine.protocol.failover import Strategy
 
 
@@ -31,6 +31,12 @@ def test_individual_is_allowed_where_every_slot_is_its_own_region(plan, rows, di
     assert plan(
         lambda env: env.from_source(rows(), uid="in").filter(same).sink_to(discard()), parallelism=4, **individual
     )
+
+
+def test_individual_is_refused_where_a_cycle_of_cuts_joins_slots(graph_of):
+    graph = graph_of({"a": 2, "b": 2}, ["a hash b memory", "a forward b"])
+    (problem,) = check_strategy(ExecutionGraph(graph), Strategy.INDIVIDUAL)
+    assert "the hash edge 'a' -> 'b' is memory, but its regions depend on each other in a cycle" in str(problem)
 
 
 def test_a_deterministic_region_may_have_one_input_channel_only(problems, rows, discard):
