@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -21,6 +24,7 @@ from snapshot_engine.connectors.protocols import EndOfSplit, Position
 _CHUNK = 1 << 20
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4")
 _SAMPLE_ROWS = 10_000
+_BAD = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 
 class BadRow(ValueError):
@@ -36,12 +40,11 @@ class BadRow(ValueError):
 class LineFormat:
     """How a block of whole lines becomes rows."""
 
+    quote: str | None = None
+    """Between two of these, a newline does not end a row."""
+
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
         raise NotImplementedError
-
-    def is_whole(self, line: bytes) -> bool:
-        """Whether a row ends where the line ends."""
-        return True
 
 
 class LineReader:
@@ -52,31 +55,43 @@ class LineReader:
         self._schema = schema
         self._format = format
         self._input = open_input(file)
-        self._size = self._input.size()
+        size = self._input.size()
         start: tuple[int, int] = position or (0, 1)
         self._byte, self._line = start
-        if self._byte > self._size:
-            raise ValueError(f"{file} has {self._size} bytes, but was read up to byte {self._byte}: it was replaced")
+        if self._byte > size:
+            raise ValueError(f"{file} has {size} bytes, but was read up to byte {self._byte}: it was replaced")
         self._input.seek(self._byte)
         self._buffer = b""
-        self._ended = False
+        self._ends = np.zeros(0, np.int64)
+        """Where the rows that are whole in the buffer end."""
+        self._taken = 0
         if position is None and skip:
-            self._take_lines(skip)
+            self.take(skip)
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
-        while True:
-            first_line = self._line
-            before = self._byte
-            lines = self._take_lines(max_rows)
-            if not lines:
-                raise EndOfSplit
-            if all(not line.strip() for line in lines):
-                continue
-            try:
-                return self._parse(lines)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-                self._byte, self._line = before, first_line
-                raise self._find_bad(lines, first_line, error) from error
+        start = self._byte, self._line
+        rows = self.take(max_rows)
+        if not rows:
+            raise EndOfSplit
+        try:
+            return self._parse(b"".join(rows))
+        except _BAD as error:
+            self._byte, self._line = start
+            raise self._find_bad(rows, error) from error
+
+    def take(self, most: int) -> list[bytes]:
+        """The next rows as they are in the file; the last one of a file may lack its newline."""
+        while not len(self._ends):
+            if not self._fill():
+                break
+        ends = [self._taken, *self._ends[:most].tolist()]
+        rows = [self._buffer[start:end] for start, end in itertools.pairwise(ends)]
+        self._ends, self._taken = self._ends[most:], ends[-1]
+        if not rows and self._taken < len(self._buffer):
+            rows, self._taken = [self._buffer[self._taken :]], len(self._buffer)
+        self._byte += sum(map(len, rows))
+        self._line += sum(row.count(b"\n") for row in rows)
+        return rows
 
     def position(self) -> Position:
         return [self._byte, self._line]
@@ -87,54 +102,39 @@ class LineReader:
     def close(self) -> None:
         self._input.close()
 
-    def _parse(self, lines: Sequence[bytes]) -> pa.RecordBatch:
-        table = self._format.parse(b"".join(lines), self._schema).combine_chunks()
-        batches = table.to_batches()
-        return batches[0] if batches else pa.RecordBatch.from_pylist([], self._schema)
+    def _parse(self, block: bytes) -> pa.RecordBatch | None:
+        if block.isspace():
+            return None
+        batches = self._format.parse(block, self._schema).combine_chunks().to_batches()
+        return batches[0] if batches else None
 
-    def _find_bad(self, lines: Sequence[bytes], first_line: int, error: Exception) -> BadRow:
-        number = first_line
-        for line in lines:
-            if line.strip():
-                try:
-                    self._parse([line])
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as reason:
-                    return BadRow(self._file, number, str(reason), line)
-            number += line.count(b"\n")
-        return BadRow(self._file, first_line, f"somewhere in the next {len(lines)} rows: {error}", lines[0])
+    def _find_bad(self, rows: Sequence[bytes], error: Exception) -> BadRow:
+        number = self._line
+        for row in rows:
+            try:
+                self._parse(row)
+            except _BAD as reason:
+                return BadRow(self._file, number, str(reason), row)
+            number += row.count(b"\n")
+        return BadRow(self._file, self._line, f"somewhere in the next {len(rows)} rows: {error}", rows[0])
 
-    def _take_lines(self, most: int) -> list[bytes]:
-        """The next rows as they are in the file; the last one of a file may lack its newline."""
-        rows: list[bytes] = []
-        begun = b""
-        taken = 0
-        while len(rows) < most:
-            end = self._buffer.find(b"\n", taken)
-            if end < 0:
-                if self._fill(taken):
-                    taken = 0
-                    continue
-                rest = begun + self._buffer[taken:]
-                taken = len(self._buffer)
-                if rest:
-                    rows.append(rest)
-                break
-            begun += self._buffer[taken : end + 1]
-            taken = end + 1
-            if self._format.is_whole(begun):
-                rows.append(begun)
-                begun = b""
-        self._buffer = self._buffer[taken:]
-        self._byte += sum(map(len, rows))
-        self._line += sum(row.count(b"\n") for row in rows)
-        return rows
-
-    def _fill(self, taken: int) -> bool:
-        chunk = b"" if self._ended else self._input.read(_CHUNK)
-        self._ended = not chunk
+    def _fill(self) -> bool:
+        chunk = self._input.read(_CHUNK)
         if chunk:
-            self._buffer = self._buffer[taken:] + chunk
+            self._buffer = self._buffer[self._taken :] + chunk
+            self._taken = 0
+            self._ends = _row_ends(self._buffer, self._format.quote)
         return bool(chunk)
+
+
+def _row_ends(buffer: bytes, quote: str | None) -> npt.NDArray[np.int64]:
+    """The positions behind all newlines that end a row; the buffer begins with a row."""
+    signs = np.frombuffer(buffer, np.uint8)
+    newlines = np.flatnonzero(signs == ord("\n"))
+    if quote is not None:
+        quotes = np.flatnonzero(signs == ord(quote))
+        newlines = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+    return newlines + 1
 
 
 class JsonLinesSource(FileSource):
@@ -190,10 +190,7 @@ class _Csv(LineFormat):
     def __init__(self, names: Sequence[str], delimiter: str, quote: str) -> None:
         self._names = list(names)
         self._options = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
-        self._quote = quote.encode()
-
-    def is_whole(self, line: bytes) -> bool:
-        return line.count(self._quote) % 2 == 0
+        self.quote = quote
 
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
         table = pa.csv.read_csv(
@@ -224,7 +221,7 @@ def _parse_json(block: bytes, schema: pa.Schema | None) -> pa.Table:
 def _sample(file: str, format: LineFormat) -> bytes:
     reader = LineReader(_uncompressed(file), pa.schema([]), format, None)
     try:
-        lines = reader._take_lines(_SAMPLE_ROWS)
+        lines = reader.take(_SAMPLE_ROWS)
     finally:
         reader.close()
     if not lines:
