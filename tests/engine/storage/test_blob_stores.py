@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,11 +26,18 @@ def _object_store(_: Path) -> BlobStore:
     return ObjectStoreBlobs("test://", store=MemoryStore())
 
 
+def _s3(_: Path) -> BlobStore:
+    """A real server, where there is one: S3_TEST_URI=s3://bucket with the usual AWS_* variables."""
+    return open_store(f"{os.environ['S3_TEST_URI']}/{uuid.uuid4().hex}")
+
+
 STORES: dict[str, Callable[[Path], BlobStore]] = {
     "memory": lambda _: MemoryBlobs(),
     "local": lambda path: LocalBlobs(path / "root"),
     "object store": _object_store,
 }
+if "S3_TEST_URI" in os.environ:
+    STORES["s3"] = _s3
 
 
 @pytest.fixture(params=list(STORES))
