@@ -40,7 +40,7 @@ def aggregate(aggregates: Mapping[str, Aggregate], keys: tuple[str, ...], input:
     from snapshot_engine.operators.keyed_aggregate import KeyedAggregateOperator, output_type
 
     needs = aggregated_columns(aggregates, keys, input, "aggregate")
-    pruned = input.with_schema(keep_columns(input.schema, needs))
+    pruned = StreamType(keep_columns(input.schema, needs))
     output = output_type(keys, aggregates, pruned)
     factory = partial(KeyedAggregateOperator, keys=keys, aggregates=dict(aggregates), input=pruned, output=output)
     return Step(factory, output, stateful=True, needs=needs)
@@ -78,7 +78,7 @@ def _process_batches(
 def aggregated_columns(
     aggregates: Mapping[str, Aggregate], keys: tuple[str, ...], input: StreamType, method: str
 ) -> tuple[str, ...]:
-    """The columns that keyed aggregates look at: all that has to be sent to them."""
+    """The columns that keyed aggregates look at, besides event time."""
     require_columnar(input, method)
     if HIDDEN_KEY in keys:
         raise ValueError(
@@ -97,8 +97,7 @@ def aggregated_columns(
     require_columns(input.schema, used)
     for name, value in aggregates.items():
         _require_number(name, value, input.schema)
-    time = () if input.event_time is None else (input.event_time.column,)
-    return tuple(dict.fromkeys((*keys, *used, *time)))
+    return tuple(dict.fromkeys((*keys, *used)))
 
 
 def _require_number(name: str, aggregate: Aggregate, schema: pa.Schema) -> None:

@@ -60,7 +60,8 @@ def check_window(
 
 
 def aggregate_columns(aggregates: Mapping[str, Aggregate], spec: WindowSpec) -> Step:
-    needs = aggregated_columns(aggregates, spec.keys, spec.input, "aggregate")
+    assert spec.input.event_time is not None
+    needs = (*aggregated_columns(aggregates, spec.keys, spec.input, "aggregate"), spec.input.event_time.column)
     for name in (WINDOW_START, WINDOW_END):
         if name in spec.keys or name in aggregates:
             raise ValueError(f"the result of a window has a column {name!r} of its own; rename yours")
