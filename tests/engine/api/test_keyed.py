@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from snapshot_engine.operators.keyed_aggregate import KeyedAggregateOperator
 
 from snapshot_engine.api import (
     Avg,
@@ -18,6 +17,7 @@ from snapshot_engine.api import (
 )
 from snapshot_engine.graph.job_graph import Partitioning
 from snapshot_engine.operators.key_extract import KeyExtractOperator
+from snapshot_engine.operators.keyed_aggregate import KeyedAggregateOperator
 from snapshot_engine.operators.keyed_process import BatchKeyedProcessOperator, KeyedProcessOperator
 from snapshot_engine.operators.reduce import ReduceOperator
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME
