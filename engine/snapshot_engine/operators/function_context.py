@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from snapshot_engine.operators.functions import Function
 from snapshot_engine.operators.operator import OperatorContext
 from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.state.changed_state import RecordStateChanged
 
 
 class UnkeyedStateError(Exception):
@@ -63,7 +64,7 @@ def open_function(fn: Any, context: OperatorContext, cells: CellFactory | None =
         return
     try:
         fn.open(FunctionContext(context, cells))
-    except UnkeyedStateError:
+    except (UnkeyedStateError, RecordStateChanged):
         raise
     except Exception as error:
         raise UserFunctionError(context.name, "open()", error, has_record=False) from error

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from snapshot_engine.state.changed_state import RecordStateChanged
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.state.record_keys import Key, RecordKeys
 from snapshot_engine.state.record_pieces import PieceRow, apply_row, pieces_of, rows_of_piece
@@ -19,10 +20,6 @@ KEYS_ONLY = "keys"
 
 MOST_DELTAS = 12
 """After so many pieces of changes a snapshot writes everything again: restoring has to read them all."""
-
-
-class RecordStateChanged(Exception):
-    """The checkpoint holds keyed state under another type, or under a name that is not declared any more."""
 
 
 class PieceReader(Protocol):

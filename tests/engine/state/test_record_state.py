@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snapshot_engine.state.changed_state import RecordStateChanged
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.state.key_groups import owned_key_groups
 from snapshot_engine.state.record_keys import RecordKeys
@@ -18,7 +19,6 @@ from snapshot_engine.state.record_state import (
     MOST_DELTAS,
     RecordSnapshot,
     RecordState,
-    RecordStateChanged,
     StateOwner,
 )
 from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable
