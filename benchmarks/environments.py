@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.paths import ENVIRONMENTS
+from benchmarks.paths import ENVIRONMENTS, REPOSITORY
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,18 @@ class Environment:
         return hashlib.sha256(json.dumps([self.packages, self.jars]).encode()).hexdigest()
 
 
+class ProjectEnvironment(Environment):
+    """The project's own environment, which `make setup` installs."""
+
+    @property
+    def directory(self) -> Path:
+        return REPOSITORY / ".venv"
+
+    def install(self) -> None:
+        if not self.python.exists():
+            raise SystemExit("the project's own environment is not there: run `make setup` first")
+
+
 def _download_jar(coordinates: str, directory: Path) -> None:
     _call("mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={directory}")
 
@@ -78,6 +90,7 @@ FLINK = Environment(
 )
 SPARK = Environment("spark", ("pyspark==4.3.0", "pandas>=2.2,<3", "pyarrow~=26.0", "protobuf>=6"))
 BYTEWAX = Environment("bytewax", ("bytewax==0.21.1", "pyarrow~=26.0", "numpy<2.5"))
+PROJECT = ProjectEnvironment("project", ())
 ALL = (HARNESS, FLINK, SPARK, BYTEWAX)
 
 

@@ -1,10 +1,17 @@
 """All engines that can be compared, ours and the peers."""
 
 from benchmarks.engines import Engine
+from benchmarks.environments import PROJECT
 from benchmarks.peers.catalogue import PEERS
 
 OUR_ENGINE = "snapshot-engine"
-ENGINES: tuple[Engine, ...] = PEERS
+# Joins (q3, q4, q8) come with the engine's join operators.
+_QUERIES = ("tumbling", "q0", "q1", "q2", "q5", "q7", "q11", "q12")
+_OURS = (
+    Engine(OUR_ENGINE, "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "spark"}),
+    Engine("snapshot-engine-forked", "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "forked"}),
+)
+ENGINES: tuple[Engine, ...] = (*_OURS, *PEERS)
 
 
 def engines_named(names: list[str]) -> list[Engine]:

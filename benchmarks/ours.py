@@ -1,0 +1,212 @@
+"""This project's engine as a worker: the same queries by `snapshot_engine.api`, run by its own JobMaster.
+
+Slots are Spark tasks on an embedded Spark, as `streamingjob run` has them, or forked processes (option `launcher`),
+which shows what Spark itself adds. Sources read the `partitions` layout: one file per source subtask.
+"""
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.nexmark import queries as q
+from benchmarks.worker import Job, serve
+from snapshot_engine.api import Count, DataStream, Environment, Max, Session, Sliding, Sum, Tumbling, col, lit
+from snapshot_engine.connectors.discard import DiscardSink
+from snapshot_engine.connectors.parquet_files import ParquetSource
+from snapshot_engine.connectors.parquet_sink import ParquetSink
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_plan import plan_pipeline
+from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
+from snapshot_engine.runtime.embedded import run_to_end, slots_of
+from snapshot_engine.runtime.forked import ForkedLauncher
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_master import Outcome
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
+
+_WINDOW, _SLIDE, _GAP = f"{q.WINDOW_MS}ms", f"{q.SLIDE_MS}ms", f"{q.SESSION_GAP_MS}ms"
+_AUCTION_BITS = 40
+_LARGEST_AUCTION = 2**_AUCTION_BITS - 1
+
+
+def tumbling(keyed_bid: DataStream) -> DataStream:
+    windows = keyed_bid.with_watermark("ts").key_by("auction").window(Tumbling(_WINDOW))
+    return windows.aggregate(bids=Count(), total=Sum("price")).uid("windows")
+
+
+def q0(bid: DataStream) -> DataStream:
+    return bid
+
+
+def q1(bid: DataStream) -> DataStream:
+    return bid.with_columns(price=col("price") * q.DOLLAR_TO_EURO)
+
+
+def q2(bid: DataStream) -> DataStream:
+    return bid.where(col("auction") % q.Q2_MODULUS == 0).select("auction", "price")
+
+
+def q5(bid: DataStream) -> DataStream:
+    """The winner is the largest of (bids, smaller auction first), packed into one number."""
+    hops = bid.with_watermark("ts").key_by("auction").window(Sliding(_WINDOW, _SLIDE))
+    counted = hops.aggregate(bids=Count()).uid("counts")
+    score = col("bids").cast(int) * 2**_AUCTION_BITS + (_LARGEST_AUCTION - col("auction"))
+    # Hopping windows end 2 s apart, so each falls alone into a tumbling window of 2 s.
+    scored = counted.with_columns(score=score, end=col("window_end"))
+    best = scored.key_by("end").window(Tumbling(_SLIDE)).aggregate(best=Max("score")).uid("winners")
+    return best.select(
+        window_start=col("end") - q.WINDOW_MS,
+        auction=_LARGEST_AUCTION - col("best") % 2**_AUCTION_BITS,
+        bids=col("best") // 2**_AUCTION_BITS,
+    )
+
+
+def q7(bid: DataStream) -> DataStream:
+    """Each batch sends on only its best bid of each window; those few are compared one by one."""
+    few = bid.with_watermark("ts").map_in_arrow(_best_of_batch).with_columns(all=lit(0))
+    best = few.key_by("all").window(Tumbling(_WINDOW)).reduce(_better).uid("winner")
+    return best.select("auction", "bidder", "price", window_start=col("ts") - col("ts") % q.WINDOW_MS)
+
+
+def _best_of_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    starts = pc.divide(batch.column("ts"), q.WINDOW_MS)
+    order = pc.sort_indices(
+        pa.table({"window": starts, **{name: batch.column(name) for name in ("price", "auction", "bidder")}}),
+        [("window", "ascending"), ("price", "descending"), ("auction", "ascending"), ("bidder", "ascending")],
+    )
+    sorted_starts = starts.take(order)
+    first = pa.array([True]) if batch.num_rows else pa.array([], pa.bool_())
+    changes = pc.not_equal(sorted_starts[1:], sorted_starts[:-1]) if batch.num_rows else first
+    keep = pa.concat_arrays([first, changes]) if batch.num_rows else first
+    return batch.take(order.filter(keep))
+
+
+def _better(old: Any, new: Any) -> Any:
+    return min(old, new, key=lambda row: (-row.price, row.auction, row.bidder))
+
+
+def q11(bid: DataStream) -> DataStream:
+    sessions = bid.with_watermark("ts").key_by("bidder").window(Session(_GAP))
+    counted = sessions.aggregate(bids=Count()).uid("sessions")
+    return counted.select("bidder", "bids", session_start=col("window_start"), session_end=col("window_end"))
+
+
+def q12(bid: DataStream) -> DataStream:
+    """Time of arrival as event time: a window closes as soon as rows of the next one arrive."""
+    arrived = bid.map_in_arrow(_with_arrival, schema="bidder bigint, arrival bigint").with_watermark("arrival")
+    counted = arrived.key_by("bidder").window(Tumbling(_WINDOW)).aggregate(bids=Count()).uid("counts")
+    return counted.select("bidder", "window_start", "bids")
+
+
+def _with_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
+    now = pa.repeat(pa.scalar(time.time_ns() // 1_000_000, pa.int64()), batch.num_rows)
+    return pa.record_batch({"bidder": batch.column("bidder"), "arrival": now})
+
+
+_QUERIES: dict[str, Callable[..., DataStream]] = {
+    function.__name__: function for function in (tumbling, q0, q1, q2, q5, q7, q11, q12)
+}
+# What a query does not look at is not read.
+_COLUMNS = {
+    "tumbling": {"keyed_bid": ("auction", "price", "ts")},
+    "q2": {"bid": ("auction", "price")},
+    "q5": {"bid": ("auction", "ts")},
+    "q7": {"bid": ("auction", "bidder", "price", "ts")},
+    "q11": {"bid": ("bidder", "ts")},
+    "q12": {"bid": ("bidder",)},
+}
+
+
+class CheckpointTimes(JobEvents):
+    """Duration and size of every completed checkpoint."""
+
+    def __init__(self) -> None:
+        self.durations: list[float] = []
+        self.aborted = 0
+
+    def checkpoint_completed(self, _manifest: Any, outcome: Any, _path: Any, _uri: str) -> None:
+        self.durations.append(outcome.completed_at - outcome.triggered_at)
+
+    def checkpoint_aborted(self, _action: Any) -> None:
+        self.aborted += 1
+
+    def facts(self) -> dict[str, Any]:
+        milliseconds = [round(seconds * 1000, 1) for seconds in self.durations]
+        return {"completed": len(milliseconds), "failed": self.aborted, "duration_ms": milliseconds}
+
+
+class Launchers:
+    """One launcher for all jobs of this worker: starting Spark is no part of a query's time."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, SlotLauncher] = {}
+
+    def for_job(self, kind: str, slots: int) -> SlotLauncher:
+        if kind == "forked":
+            return ForkedLauncher()
+        if kind not in self._open:
+            from snapshot_engine.runtime.spark import SparkLauncher, embedded_context
+
+            self._open[kind] = SparkLauncher(embedded_context("benchmark", max(slots, 8), {}))
+        return self._open[kind]
+
+
+_launchers = Launchers()
+
+
+def run(job: Job) -> dict[str, Any]:
+    options = PlanOptions(job="benchmark", parallelism=job.parallelism)
+    graph = ExecutionGraph(plan_pipeline(lambda env: build(env, job), None, job.parallelism, options))
+    checkpoints = CheckpointTimes()
+    launcher = _launchers.for_job(job.options.get("launcher", "spark"), slots_of(graph))
+    result = run_to_end(job_settings(job), graph, launcher, checkpoints)
+    if result.outcome is not Outcome.FINISHED:
+        raise SystemExit(f"the job ended as {result.outcome.value}: {result.message}\n{result.history}")
+    return {"configuration": configuration(job), "checkpoints": checkpoints.facts()}
+
+
+def build(env: Environment, job: Job) -> None:
+    tables = [env.from_source(_source(job, table), uid=table) for table in q.QUERIES[job.query].tables]
+    sink = ParquetSink(job.output) if job.writes_files else DiscardSink()
+    _QUERIES[job.query](*tables).sink_to(sink, uid="out")
+
+
+def _source(job: Job, table: str) -> ParquetSource:
+    wanted = _COLUMNS.get(job.query, {}).get(table)
+    source = ParquetSource(job.partitions[table])
+    if wanted is None:
+        return source
+    schema = pa.schema([source.schema.field(name) for name in wanted])
+    return ParquetSource(job.partitions[table], schema)
+
+
+def configuration(job: Job) -> dict[str, Any]:
+    return {
+        "launcher": job.options.get("launcher", "spark"),
+        "parallelism": job.parallelism,
+        "checkpoint interval (ms)": job.checkpoint_interval_ms or "none",
+        "incremental": job.options.get("incremental", True),
+    }
+
+
+def job_settings(job: Job) -> JobSettings:
+    interval = job.checkpoint_interval_ms / 1000 if job.checkpoint_interval_ms else None
+    return JobSettings(
+        name="benchmark",
+        namespace="benchmarks",
+        uid="benchmark",
+        storage=StorageConfig(job.checkpoints, Layout("benchmarks", "benchmark"), {}, PieceOptions()),
+        checkpoint=CheckpointConfig(interval=interval),
+        incremental=job.options.get("incremental", True),
+    )
+
+
+if __name__ == "__main__":
+    serve(run, {"streamingjob": version("streamingjob"), "pyspark": version("pyspark")})
