@@ -8,9 +8,12 @@ place in a file.
 - *Whole* for checkpoint n: everything from n's position on is still here, so a consumer restored from n can
   read again.
 - A completed checkpoint cleans what lies before its barrier. What is unread, under a replay or pinned stays.
-- Under pressure the log asks for a checkpoint, which will clean it. When it is full its producer must not be
-  run, but barriers are always taken: a full log must not wait for the checkpoint that would empty it. A
-  memory log gives up being whole before that, by forgetting what has been read.
+- Under pressure the log asks for a checkpoint, which will clean it. When it is full the sources of the
+  producer's region pause, but still emit barriers; the subtasks between them and the log go on, or the
+  barrier of the checkpoint that would empty it could not get through. A memory log gives up being whole
+  before that, by forgetting what has been read.
+- A slot that keeps a log lives until the job ends, and its region counts as running: once it has told the
+  driver that it finished, nobody would notice that what it keeps is lost.
 """
 
 from __future__ import annotations
@@ -132,6 +135,7 @@ class ChannelLog:
     _pins: set[int] = field(init=False, default_factory=set)
     _held_from: int = field(init=False)
     _ended: bool = field(init=False, default=False)
+    _discarding: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.next_number = self.start
@@ -141,12 +145,12 @@ class ChannelLog:
     # What the producer does.
 
     def append_records(self, count: int, size: int, payload: object) -> None:
-        """Raises LogOverflowError beyond the limit; a producer that is not run while `full` never
-        gets there.
+        """Raises LogOverflowError beyond the limit, which leaves room for what lies between the paused
+        sources and the log.
         """
-        self._append(LoggedRecords(self.next_number, count, size, payload))
-        self.next_number += count
         self.size += size
+        self.next_number += count
+        self._append(LoggedRecords(self.next_number - count, count, size, payload))
         self._forget_what_was_read()
         if self.size > self.limit:
             raise LogOverflowError(
@@ -163,7 +167,7 @@ class ChannelLog:
 
     @property
     def full(self) -> bool:
-        """The producer must not be run: what is kept cannot be forgotten."""
+        """The sources of the producer's region have to pause: what is kept cannot be forgotten."""
         return self.size >= self.budget and not self._forgettable()
 
     @property
@@ -186,12 +190,14 @@ class ChannelLog:
     @property
     def caught_up(self) -> bool:
         """Whether all that the consumer had seen before has been produced again: checkpoints may go on."""
-        return self.reader is None or self.next_number >= self.reader.skip_before
+        if self.reader is None:
+            return self._discarding  # a consumer that has not connected yet may have seen more
+        return self.next_number >= self.reader.skip_before
 
     def is_whole_for(self, checkpoint: int) -> bool:
         """Whether a consumer restored from `checkpoint` can read all it needs."""
         position = self.position_of(checkpoint)
-        return position is not None and self._held_from <= position
+        return position is not None and self._held_from <= position and not self._discarding
 
     def pin(self, checkpoint: int) -> None:
         """Keep everything from `checkpoint` on until `unpin`: a failover has chosen it."""
@@ -228,6 +234,16 @@ class ChannelLog:
         self.reader = LogReader(self, index, position, frozenset(pending), self._next_index)
         return self.reader
 
+    def consumer_finished(self) -> None:
+        """The consumer has read this channel's end, or has finished: nothing is kept for it any more.
+
+        Told when a producer that restarted connects to a consumer that did not. Should that consumer ever
+        restart, the log is not whole for it, and the producer restarts again with it.
+        """
+        self._discarding = True
+        while self._first_index < self._next_index:
+            self._forget_first()
+
     def detach(self) -> None:
         """The consumer is away. What it has not read yet is kept, whatever it takes."""
         self.reader = None
@@ -240,6 +256,8 @@ class ChannelLog:
     def _append(self, entry: LogEntry) -> None:
         self._entries[self._next_index] = entry
         self._next_index += 1
+        if self._discarding:
+            self._forget_first()
 
     def _index_of(self, position: int) -> int:
         """Behind the barrier at `position` if a checkpoint lies there, else at the entry that has

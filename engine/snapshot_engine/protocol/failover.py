@@ -77,13 +77,33 @@ def _required_by(
     restarting: Collection[int], regions: Mapping[int, RegionFacts], channels: Collection[RegionChannel]
 ) -> set[int]:
     lost_inputs = {channel.producer for channel in channels if channel.consumer in restarting and not channel.available}
+    same_again = _repeating_themselves(restarting, regions, channels)
     changed_outputs = {
         channel.consumer
         for channel in channels
         if channel.producer in restarting
-        and not channel.exchange.producer_may_restart_alone(regions[channel.producer].deterministic)
+        and not channel.exchange.producer_may_restart_alone(channel.producer in same_again)
     }
     return lost_inputs | changed_outputs
+
+
+def _repeating_themselves(
+    restarting: Collection[int], regions: Mapping[int, RegionFacts], channels: Collection[RegionChannel]
+) -> set[int]:
+    """The restarting regions that will produce the same sequences again: they are deterministic, and so is
+    all they read that is produced again. What a committed exchange has made visible is the same anyway.
+    """
+    repeating = {region for region in restarting if regions[region].deterministic}
+    while changed := {
+        channel.consumer
+        for channel in channels
+        if channel.consumer in repeating
+        and channel.producer in restarting
+        and channel.producer not in repeating
+        and channel.exchange is not Exchange.COMMITTED
+    }:
+        repeating -= changed
+    return repeating
 
 
 def why_not_individual(regions: Mapping[int, RegionFacts], channels: Collection[RegionChannel]) -> list[str]:

@@ -47,19 +47,23 @@ class QueuePort:
             return element[:cut]
         return element
 
-    def position(self) -> object:
+    def barrier(self, checkpoint: int) -> None:
+        """The barrier of `checkpoint` was taken here."""
+
+    def position(self, checkpoint: int) -> object:  # noqa: ARG002
         return None
 
 
 class LogPort(QueuePort):
     """The end of a memory or durable channel: reads the producer's log, and takes each record once."""
 
-    __slots__ = ("reader", "receiver")
+    __slots__ = ("_at_barrier", "reader", "receiver")
 
     def __init__(self, edge: Edge, channel: ChannelId, receiver: ChannelReceiver) -> None:
         super().__init__(edge, channel)
         self.receiver = receiver
         self.reader: LogReader | None = None
+        self._at_barrier: dict[int, int] = {}
 
     def ready(self) -> bool:
         if not self.queue and self.reader is not None:
@@ -79,7 +83,17 @@ class LogPort(QueuePort):
         if take:
             self.queue.append(records[skip : skip + take])
 
-    def position(self) -> int:
+    def barrier(self, checkpoint: int) -> None:
+        self._at_barrier = {n: at for n, at in self._at_barrier.items() if n > checkpoint - 8}
+        self._at_barrier[checkpoint] = self._processed()
+
+    def position(self, checkpoint: int) -> int:
+        """Where the barrier lay. In at-least-once mode records behind it may have been processed since; they are
+        read again, for a producer that is restored too may not send the same ones under the same numbers.
+        """
+        return self._at_barrier.get(checkpoint, self._processed())
+
+    def _processed(self) -> int:
         """The number of the next record to process: what was received but not processed does not count."""
         return self.receiver.expected - sum(len(e) for e in self.queue if type(e) is tuple)
 
@@ -142,7 +156,10 @@ class SegmentPort:
         self.reader.advance(len(taken))
         return taken
 
-    def position(self) -> SegmentPosition:
+    def barrier(self, checkpoint: int) -> None:
+        """Barriers do not cross a committed exchange."""
+
+    def position(self, checkpoint: int) -> SegmentPosition:  # noqa: ARG002
         return self.reader.position
 
 

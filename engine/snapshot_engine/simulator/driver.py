@@ -57,6 +57,8 @@ class Swap:
     change: Callable[[Current], Current]
     landed: Callable[[], None]
     failed: Callable[[str], None]
+    was_unknown: bool = False
+    """A request of it may still be on its way, so that no later refusal proves that it will never land."""
 
 
 class Driver:
@@ -71,6 +73,8 @@ class Driver:
         self.recovery: Recovery | None = None
         self.latest: Manifest | None = None
         self._swap: Swap | None = None
+        self._current = Current()
+        self._version = 0
         self._deadlines: dict[tuple[int, Attempt], float] = {}
         self._writing: dict[int, tuple[WriteManifest, Manifest]] = {}
         self._retained: list[Manifest] = []
@@ -79,6 +83,7 @@ class Driver:
         """What came while it was stopped."""
 
     def begin(self) -> None:
+        self._current, self._version = self.world.storage.current, self.world.storage.version
         self._change(_next_owner, self._acquired, lambda reason: self.begin())
 
     def exit(self, reason: str) -> None:
@@ -117,34 +122,39 @@ class Driver:
     def _change(
         self, change: Callable[[Current], Current], landed: Callable[[], None], failed: Callable[[str], None]
     ) -> None:
-        storage = self.world.storage
-        self._swap = Swap(change(storage.current), storage.version, change, landed, failed)
+        """Always against what this driver wrote last: that is how it learns that it was replaced."""
+        self._swap = Swap(change(self._current), self._version, change, landed, failed)
         self.world.submit("swap", self, self._swap)
 
     def swapped(self, swap: Swap, outcome: str) -> None:
         if swap is not self._swap:
             return
         if outcome == "landed":
-            swap.landed()
-        elif outcome == "failed":
+            self._landed(swap)
+        elif outcome == "failed" and not swap.was_unknown:
             swap.failed("the store refused it")
         elif outcome == "unknown" and not self.world.parts.unknown_outcomes_are_resolved:
             swap.failed("nobody knows")
         else:
+            swap.was_unknown = swap.was_unknown or outcome == "unknown"
             self.world.submit("read", self, swap)
+
+    def _landed(self, swap: Swap) -> None:
+        self._current, self._version = swap.wanted, swap.expected + 1
+        swap.landed()
 
     def read_back(self, swap: Swap, current: Current, version: int) -> None:
         """A swap whose outcome is unknown, or that found another version."""
         if swap is not self._swap:
             return
         if current.revision is swap.wanted.revision:
-            swap.landed()
+            self._landed(swap)
         elif version == swap.expected:
             self.world.submit("swap", self, swap)  # the same again: at most one of the two can land
         elif self.owns and current.generation != self.generation:
             self.exit(f"generation {current.generation} owns the job")
         else:
-            self._swap = replace(swap, wanted=swap.change(current), expected=version)
+            self._swap = replace(swap, wanted=swap.change(current), expected=version, was_unknown=False)
             self.world.submit("swap", self, self._swap)
 
     # What the coordinator wants.
@@ -169,7 +179,7 @@ class Driver:
                     self.world.storage.delete(cast(str, action.state))
                 case FailOver():
                     assert self.recovery is not None
-                    self.world.true_failures += 1
+                    self.world.reasons_to_fail.append((self, None))
                     self._recover(self.recovery.failed_globally(action.reason, 0.5, self.world.now))
                 case Finished():
                     self._finishing = True
@@ -347,8 +357,6 @@ class Driver:
             case "caught_up":
                 if self.recovery.runs[region].accepts(attempt):
                     self.coordinate(self.coordinator.release(region, now))
-            case "input_lost":
-                self._hear_of_lost_input(region, attempt, cast(ChannelId, arguments[1]))
             case "pressure":
                 self.coordinate(self.coordinator.request_checkpoint(now))
             case _:
@@ -373,17 +381,6 @@ class Driver:
                 self._recover(self.recovery.failed(region, attempt, cause, 0.5, now))
             case _:
                 raise ValueError(kind)
-
-    def _hear_of_lost_input(self, region: int, attempt: Attempt, channel: ChannelId) -> None:
-        """A log was lost with its slot. If its region still ran, that failed; if it had finished, this one does."""
-        assert self.recovery is not None
-        cuts = self.world.topology.cut_edges()
-        producer = next((p for _, each, p, _ in cuts if each == channel), None)
-        if producer is None:
-            return  # inside one region, which fails anyway
-        if self.recovery.runs[producer].state is RegionState.FINISHED:
-            cause = f"the log of {channel} is gone with its slot"
-            self._recover(self.recovery.failed(region, attempt, cause, 0.5, self.world.now))
 
     def tick(self) -> None:
         if self.recovery is None:

@@ -171,6 +171,7 @@ class Subtask:
     def _control(self, port: Port, element: object) -> None:
         channel = port.channel
         if type(element) is Barrier:
+            port.barrier(element.checkpoint)
             self.act(self.alignment.barrier(channel, element, self.world.now))
         elif type(element) is Watermark:
             self._advance(self.watermarks.watermark(channel, element.timestamp))
@@ -256,17 +257,17 @@ class Subtask:
         for out in self.outs:
             for outlet in out.outlets:
                 outlet.before_snapshot(checkpoint)
-        state = self.state()
+        state = self.state(checkpoint)
         self.broadcast(action.barrier)
         self.instance.write_snapshot(self, checkpoint, state)
 
-    def state(self) -> SubtaskState:
+    def state(self, checkpoint: int) -> SubtaskState:
         return SubtaskState(
             self.own_state(),
             self.watermarks.snapshot(),
             dict(self.received),
             {out.edge.id: out.sent for out in self.outs},
-            {port.channel: port.position() for port in self.ports},
+            {port.channel: port.position(checkpoint) for port in self.ports},
             {outlet.channel: outlet.state() for out in self.outs for outlet in out.outlets},
             frozenset(self.ended),
             self.transactions(),

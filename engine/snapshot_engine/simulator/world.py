@@ -11,6 +11,7 @@ from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Mode, SubtaskId
 from snapshot_engine.protocol.exchange_log import ChannelLog
 from snapshot_engine.protocol.failover import Strategy
+from snapshot_engine.protocol.region_run import RegionState
 from snapshot_engine.simulator.checks import Checks
 from snapshot_engine.simulator.driver import Driver, Swap
 from snapshot_engine.simulator.faults import Faults
@@ -69,11 +70,11 @@ class World:
         self.instances: list[RegionInstance] = []
         self.current: dict[tuple[int, int], RegionInstance] = {}  # by driver and region
         self.mail: list[tuple[Any, ...]] = []
-        self.true_failures = 0
+        self.reasons_to_fail: list[tuple[object, object]] = []
+        """What has really failed: an attempt of a region, or for a driver, its job as a whole."""
         self.stops = 0
         self.done = False
         self._runnable: list[Subtask] = []
-        self._crashed: list[RegionInstance] = []
 
     def note(self, text: str) -> None:
         if self._note is not None:
@@ -91,9 +92,7 @@ class World:
             self.now += random() * STEP_SECONDS
             chance = random()
             if chance < 0.6 and self._runnable:
-                subtask = self._runnable[int(random() * len(self._runnable))]
-                if subtask.step() and subtask.instance.logs:
-                    self._look_at_logs(subtask.instance)
+                self._step(self._runnable[int(random() * len(self._runnable))])
             elif chance < 0.93 and self.mail:
                 self._deliver()
             else:
@@ -103,11 +102,29 @@ class World:
         self.checks.every_record_is_there()
         self.checks.each_failure_was_handled_once()
 
+    def _step(self, subtask: Subtask) -> None:
+        instance = subtask.instance
+        try:
+            worked = subtask.step()
+        except Violation:
+            if not self._is_zombie(instance):
+                raise
+            self._slot_ends(instance, subtask.id.index)  # what it needs is gone, and so is its time
+        else:
+            if worked and instance.logs:
+                self._look_at_logs(instance)
+
+    def _is_zombie(self, instance: RegionInstance) -> bool:
+        driver = self.drivers[instance.driver]
+        if driver.recovery is None or driver.generation != self.storage.current.generation:
+            return True
+        return driver.recovery.runs[instance.region].attempt != instance.attempt
+
     def _tick(self) -> None:
         for driver in self.drivers:
             if driver.alive and not driver.paused:
                 driver.tick()
-        if not any(driver.alive and not driver.paused for driver in self.drivers) and not self.done:
+        if self.newest_driver() is None and not self.done:
             self.new_driver()
 
     def _deliver(self) -> None:
@@ -225,8 +242,12 @@ class World:
             return
         instance = RegionInstance(self, region, attempt, driver.serial, manifest, catching_up)
         self.instances.append(instance)
-        self.current[driver.serial, region] = instance
-        self._connect_logs(driver, instance)
+        assert driver.recovery is not None
+        if driver.recovery.runs[region].attempt == attempt:
+            self.current[driver.serial, region] = instance
+            self._connect_logs(driver, instance)
+        else:  # it comes so late that its attempt is over: it will be told to go
+            self._orphan(instance)
         for slot in sorted(instance.alive):
             self.mail.append(("up", instance, slot))
         instance.come_up(manifest)
@@ -298,15 +319,18 @@ class World:
     def crash(self, instance: RegionInstance, slot: int) -> None:
         """The slot's process is killed; its driver hears of it in more than one way."""
         self.note(f"slot {slot} of region {instance.region} {instance.attempt} crashes")
-        if not any(mark is instance for mark in self._crashed):
-            self._crashed.append(instance)
-            self.true_failures += 1
+        self._has_reason_to_fail(instance)
         instance.slot_dies(slot)
         for kind in ("gone", "failed"):
             instance.send(kind, slot)
         if self.random.random() < 0.5:
             instance.send("failed", slot)
         self.refresh()
+
+    def _has_reason_to_fail(self, instance: RegionInstance) -> None:
+        reason = (self.drivers[instance.driver], instance)
+        if reason not in self.reasons_to_fail:
+            self.reasons_to_fail.append(reason)
 
     # Messages between driver and slots.
 
@@ -366,12 +390,11 @@ class World:
             if not edge.exchange.replays:
                 continue
             for channel in edge.channels():
-                ends = (
-                    self._instance_of(driver, SubtaskId(edge.producer.name, channel.producer)),
-                    self._instance_of(driver, SubtaskId(edge.consumer.name, channel.consumer)),
-                )
-                if instance in ends and None not in ends:
-                    self._connect(driver, channel, cast(RegionInstance, ends[0]), cast(RegionInstance, ends[1]))
+                producer = self._instance_of(driver, SubtaskId(edge.producer.name, channel.producer))
+                consumer = SubtaskId(edge.consumer.name, channel.consumer)
+                reader = self._instance_of(driver, consumer)
+                if producer is not None and instance in (producer, reader):
+                    self._connect(driver, producer.logs[channel], consumer, reader)
 
     def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
         """The attempt that the driver knows as the current one, if its slot is alive."""
@@ -382,18 +405,24 @@ class World:
         return instance if driver.recovery.runs[region].attempt == instance.attempt else None
 
     def _connect(
-        self, driver: Driver, channel: ChannelId, producer: RegionInstance, consumer: RegionInstance
+        self, driver: Driver, log: ChannelLog, consumer: SubtaskId, instance: RegionInstance | None
     ) -> None:
-        port = consumer.log_ports[channel]
-        port.reader = producer.logs[channel].attach(port.receiver.expected, driver.coordinator.pending)
+        assert driver.recovery is not None
+        run = driver.recovery.runs[self.topology.region_of[consumer]]
+        if run.state is RegionState.FINISHED:
+            log.consumer_finished()
+        elif instance is not None and log.channel in instance.subtasks[consumer].ended:
+            log.consumer_finished()
+        elif instance is not None:
+            port = instance.log_ports[log.channel]
+            port.reader = log.attach(port.receiver.expected, driver.coordinator.pending)
 
     def cut_off(self, channel: ChannelId, log: ChannelLog) -> None:
-        """A log is gone: whoever was reading it waits, and says so."""
+        """A log is gone: whoever was reading it waits until the producer's region is back."""
         for instance in self.instances:
             port = instance.log_ports.get(channel)
             if port is not None and port.reader is not None and port.reader.log is log:
                 port.reader = None
-                instance.send("input_lost", channel.consumer, channel)
 
     def _logs_of(self, driver: Driver) -> list[ChannelLog]:
         return [

@@ -170,6 +170,18 @@ class TestKeeping:
         assert it.position_of(2) == 2
         assert it.is_whole_for(2)
 
+    def test_nothing_is_kept_for_a_consumer_that_has_finished(self):
+        it = log(durable=True, budget=20, start=5, restored=2)
+        records(it, 1)
+        it.consumer_finished()
+        for _ in range(5):
+            records(it, 1)
+        barrier(it, 3)
+        assert it.size == 0
+        assert it.caught_up
+        assert not it.full
+        assert not it.is_whole_for(2)
+
 
 class TestBudget:
     def test_a_memory_log_forgets_what_was_read_and_is_not_whole_any_more(self):

@@ -101,6 +101,27 @@ def test_a_deterministic_producer_of_a_blocking_result_does_not():
     assert regions_to_restart([P], regions, [RegionChannel(P, C, BLOCKING)]) == {P, C}
 
 
+def test_a_deterministic_producer_whose_input_is_made_anew_takes_its_consumers_along():
+    """A ‖ P ‖ C: A restarts and is not deterministic, so P reads something else and C cannot go on."""
+    regions = {0: RegionFacts(), P: RegionFacts(deterministic=True), C: RegionFacts()}
+    channels = [RegionChannel(0, P, DURABLE), RegionChannel(P, C, DURABLE)]
+    assert regions_to_restart([0], regions, channels) == {0, P, C}
+    assert regions_to_restart([0, P], regions, channels) == {0, P, C}
+    assert regions_to_restart([P], regions, channels) == {P}
+
+
+def test_a_chain_of_deterministic_producers_repeats_itself():
+    regions = dict.fromkeys((0, P), RegionFacts(deterministic=True)) | {C: RegionFacts()}
+    channels = [RegionChannel(0, P, DURABLE), RegionChannel(P, C, DURABLE)]
+    assert regions_to_restart([0, P], regions, channels) == {0, P}
+
+
+def test_what_comes_through_a_committed_cut_is_the_same_again():
+    regions = {0: RegionFacts(), P: RegionFacts(deterministic=True), C: RegionFacts()}
+    channels = [RegionChannel(0, P, COMMITTED), RegionChannel(P, C, DURABLE)]
+    assert regions_to_restart([0, P], regions, channels) == {0, P}
+
+
 def test_determinism_is_the_producers_not_the_consumers():
     regions = {P: RegionFacts(), C: RegionFacts(deterministic=True)}
     assert regions_to_restart([P], regions, [RegionChannel(P, C, DURABLE)]) == {P, C}
