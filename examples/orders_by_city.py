@@ -1,4 +1,4 @@
-"""Shopping sessions by city and customer: what was ordered until half a minute passed without an order.
+"""Shopping sessions by city and customer: what was ordered until twenty seconds passed without an order.
 
 Shows records and columns side by side: a `map` over records with a dataclass as its schema, column
 expressions, event-time sessions, and what to do with rows that come too late.
@@ -31,12 +31,12 @@ def rounded(order) -> Order:
 
 
 def orders(rows: int) -> GeneratorSource:
-    """Ten orders per second of event time, up to five seconds out of order."""
+    """Ten orders per second of event time, up to half a minute out of order: some come too late for their session."""
     columns = {
         "city": Choice(CITIES, seed=1),
-        "customer": UniformInt(0, 200, seed=2),
+        "customer": UniformInt(0, 50, seed=2),
         "amount": UniformFloat(5, 200, seed=3),
-        "ts": EventTimes(per_second=10, start_ms=1_700_000_000_000, jitter_ms=5_000),
+        "ts": EventTimes(per_second=10, start_ms=1_700_000_000_000, jitter_ms=30_000),
     }
     return GeneratorSource(columns, rate=20_000, count=rows)
 
@@ -46,9 +46,9 @@ def pipeline(env: Environment, out: str = "out/orders-by-city", rows: int = 200_
         env.from_source(orders(rows), name="orders", uid="orders")
         .map(rounded)
         .where(col("amount") >= 10)
-        .with_watermark("ts", delay="2s", idle_timeout="30s")
+        .with_watermark("ts", delay="5s", idle_timeout="30s")
         .key_by("city", "customer")
-        .window(Session("30s"))
+        .window(Session("20s"))
         .late_output("late")
         .aggregate(orders=Count(), revenue=Sum("amount"), average=Avg("amount"))
         .uid("sessions")
