@@ -4,7 +4,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup test test-quick lint run clean
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-quick lint
+include $(wildcard make/*.mk)
+
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
@@ -24,10 +27,9 @@ lint: $(STAMP)  ## ruff, mypy strict, import layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test-quick: $(STAMP)  ## all that needs neither Spark nor a cluster, under a minute
+test-quick: $(STAMP) $(KERNELS)  ## all that needs neither Spark nor a cluster, under a minute
 	$(PY) -m pytest -q -m "not spark and not cluster and not slow"
 
-test: lint  ## lint and every test that needs no cluster
+test: lint $(KERNELS)  ## lint and every test that needs no cluster
 	$(PY) -m pytest -q -m "not cluster and not slow"
 
-include $(wildcard make/*.mk)

@@ -33,6 +33,7 @@ def told_to_the_user(command: Callable[..., None]) -> Callable[..., None]:
 def exit_code_of(error: BaseException) -> int | None:
     from snapshot_engine.graph.loading import LoadError
     from snapshot_engine.graph.problems import PlanError
+    from snapshot_engine.runtime.commits import CommitFailed
     from snapshot_engine.runtime.restore import UnmatchedState
     from snapshot_engine.storage import errors as storage
     from snapshot_engine.wire.manifest import ManifestError
@@ -44,6 +45,7 @@ def exit_code_of(error: BaseException) -> int | None:
         (PlanError, ExitCode.INVALID_PIPELINE),
         (storage.BelongsToAnotherJob, ExitCode.FOREIGN_STATE),
         (storage.OwnershipLost, ExitCode.FENCED),
+        (CommitFailed, ExitCode.UNREADABLE_STATE),
         (UnmatchedState, ExitCode.UNREADABLE_STATE),
         (storage.StorageError, ExitCode.UNREADABLE_STATE),
     ]
