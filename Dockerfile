@@ -9,10 +9,11 @@ RUN apt-get update \
       ca-certificates libnss-wrapper openjdk-17-jre-headless python3 python3-venv tini \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
 
-# What is installed depends on the list of dependencies alone, not on the rest of pyproject.toml.
+# What is installed depends on the list of dependencies alone, not on the rest of pyproject.toml; its time is fixed
+# because it counts as a change.
 FROM system AS requirements
 COPY pyproject.toml hack/image/list_requirements.py /
-RUN python3 /list_requirements.py /pyproject.toml > /requirements.txt
+RUN python3 /list_requirements.py /pyproject.toml > /requirements.txt && touch --date=@0 /requirements.txt
 
 FROM system
 ENV VIRTUAL_ENV=/opt/venv

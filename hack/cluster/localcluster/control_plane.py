@@ -6,6 +6,7 @@ etcd and the API server alone need neither root nor containerd: that is what ope
 from __future__ import annotations
 
 import http.client
+import os
 import shutil
 import ssl
 import time
@@ -21,6 +22,8 @@ from localcluster.processes import ProcessFolder
 from localcluster.settings import Network, Ports
 from localcluster.waiting import wait_for
 
+FEWER_COLLECTIONS = {"GOGC": "400"}
+"""A quarter of the API server's start is spent collecting garbage."""
 ETCD, API_SERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 
@@ -56,7 +59,7 @@ class ControlPlane:
         self.start(SCHEDULER, scheduler_arguments(self))
 
     def start(self, name: str, arguments: Sequence[Argument]) -> None:
-        self.processes.start(name, [self.programs / name, *arguments])
+        self.processes.start(name, [self.programs / name, *arguments], env={**os.environ, **FEWER_COLLECTIONS})
 
     def wait_until_ready(self) -> None:
         wait_for("the API server to be ready", self.ready_or_fail, seconds=60, every=0.05, explain=self.explain)
