@@ -31,12 +31,12 @@ def rounded(order) -> Order:
 
 
 def orders(rows: int) -> GeneratorSource:
-    """Ten orders per second of event time, up to half a minute out of order: some come too late for their session."""
+    """A thousand orders per second of event time, up to half a minute out of order: some come too late."""
     columns = {
         "city": Choice(CITIES, seed=1),
-        "customer": UniformInt(0, 50, seed=2),
+        "customer": UniformInt(0, 4_000, seed=2),
         "amount": UniformFloat(5, 200, seed=3),
-        "ts": EventTimes(per_second=10, start_ms=1_700_000_000_000, jitter_ms=30_000),
+        "ts": EventTimes(per_second=1_000, start_ms=1_700_000_000_000, jitter_ms=30_000),
     }
     return GeneratorSource(columns, rate=20_000, count=rows)
 
