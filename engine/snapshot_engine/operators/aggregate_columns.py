@@ -163,6 +163,26 @@ class AggregateColumns:
         """Add rows of `source` to rows of `matrix`, pair by pair; distinct values as above."""
         merge_rows(source, source_rows, matrix, rows, self._merge_codes)
 
+    @property
+    def stored_names(self) -> list[str]:
+        """The accumulators' columns in written tables."""
+        return [f"acc.{accumulator.name}" for accumulator in self.accumulators]
+
+    def stored(self, matrix: Matrix) -> list[pa.Array]:
+        """The accumulators of the rows of a matrix as columns."""
+        arrays = []
+        for number, accumulator in enumerate(self.accumulators):
+            column: Words = np.ascontiguousarray(matrix[:, number])
+            arrays.append(pa.array(column.view(np.float64) if accumulator.is_float else column))
+        return arrays
+
+    def restored(self, batch: pa.RecordBatch) -> Matrix:
+        """The way back from `stored`."""
+        matrix = np.empty((batch.num_rows, len(self.accumulators)), np.int64)
+        for number, name in enumerate(self.stored_names):
+            matrix[:, number] = batch.column(name).to_numpy().view(np.int64)
+        return matrix
+
     def results(self, matrix: Matrix) -> list[pa.Array]:
         """One array per aggregate, for the rows of the matrix."""
         return [self._result(aggregate, matrix) for aggregate in self._aggregates.values()]

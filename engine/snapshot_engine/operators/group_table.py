@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from snapshot_engine.kernels.accumulate import count_rows
-from snapshot_engine.kernels.arrow_views import Rows, Words, plain
+from snapshot_engine.kernels.arrow_views import Rows, plain
 from snapshot_engine.operators.aggregate_columns import AggregateColumns, Kind
 from snapshot_engine.operators.aggregates import Aggregate
 from snapshot_engine.state.columnar_table import ColumnarTable, FrozenTable
@@ -113,9 +113,8 @@ class GroupTable:
         keys = self.layout.codec.encode([batch.column(key) for key in self.layout.stored_keys])
         rows = self.table.add(keys)
         if name == GROUPS:
-            for number, accumulator in enumerate(self.layout.columns.accumulators):
-                column = batch.column(f"acc.{accumulator.name}").to_numpy()
-                self.table.matrix[rows, number] = column.view(np.int64)
+            values = self.layout.columns.restored(batch)
+            self.table.matrix[rows, : values.shape[1]] = values
         else:
             column_name = name.removeprefix(_DISTINCT)
             codec = self.layout.pair_codecs[column_name]
@@ -148,22 +147,16 @@ class FrozenGroups:
     def batches(self, window: int | None = None) -> Iterator[tuple[str, pa.RecordBatch]]:
         """What is written, as (table name, rows); with `window`, in a column of that name."""
         if len(self.groups):
-            names = [*self.layout.stored_keys, *(f"acc.{each.name}" for each in self.layout.columns.accumulators)]
-            columns = [*self.layout.codec.decode(self.groups.keys(), large=True), *self._accumulators()]
-            yield GROUPS, _batch(columns, names, window)
+            columns = self.layout.columns
+            names = [*self.layout.stored_keys, *columns.stored_names]
+            keys = self.layout.codec.decode(self.groups.keys(), large=True)
+            yield GROUPS, _batch([*keys, *columns.stored(self.groups.values)], names, window)
         for name, frozen in self.pairs.items():
             if len(frozen):
                 owners, values = self.layout.pair_codecs[name].decode(frozen.keys(), large=True)
-                keys = self.groups.all_keys.take(owners.to_numpy().astype(np.int32))
-                columns = [*self.layout.codec.decode(keys, large=True), values]
-                yield f"{_DISTINCT}{name}", _batch(columns, [*self.layout.stored_keys, "value"], window)
-
-    def _accumulators(self) -> list[pa.Array]:
-        arrays = []
-        for number, accumulator in enumerate(self.layout.columns.accumulators):
-            column: Words = np.ascontiguousarray(self.groups.values[:, number])
-            arrays.append(pa.array(column.view(np.float64) if accumulator.is_float else column, from_pandas=False))
-        return arrays
+                owner_keys = self.groups.all_keys.take(owners.to_numpy().astype(np.int32))
+                keys = self.layout.codec.decode(owner_keys, large=True)
+                yield f"{_DISTINCT}{name}", _batch([*keys, values], [*self.layout.stored_keys, "value"], window)
 
 
 def _batch(columns: list[pa.Array], names: list[str], window: int | None) -> pa.RecordBatch:
