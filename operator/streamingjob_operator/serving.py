@@ -16,7 +16,7 @@ async def serve(registry: CollectorRegistry, port: int) -> web.AppRunner:
 
     application = web.Application()
     application.add_routes([web.get("/healthz", health), web.get("/readyz", health), web.get("/metrics", metrics)])
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner

@@ -12,8 +12,11 @@ from streamingjob_operator.kube import STREAMING_JOBS, ApiError, Kube
 NAME = "smoke-test"
 TIMEOUT_SECONDS = 240.0
 SOURCE = """
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.discard import DiscardSink
+
 def pipeline(env):
-    env.from_range(1000).map(lambda row: row, uid="same").discard()
+    env.from_source(bids(keys=10, count=1000), uid="bids").sink_to(DiscardSink(), uid="out")
 """
 
 

@@ -29,7 +29,12 @@ NAMESPACES = Kind("/api/v1", "namespaces")
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory):
-    """The kubeconfig of an API server with the CRD installed."""
+    """The kubeconfig of an API server with the CRD installed; one that runs already may be given."""
+    given = os.environ.get("STREAMINGJOB_TEST_API_SERVER")
+    if given:
+        _install_crd(given)
+        yield given
+        return
     log = tmp_path_factory.mktemp("api-server") / "log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "hack" / "cluster")}
     with log.open("w") as output:
@@ -38,16 +43,19 @@ def api_server(tmp_path_factory):
         )
     try:
         kubeconfig = _await_kubeconfig(process, log)
-        subprocess.run(
-            ["kubectl", "apply", "-f", str(ROOT / "crds" / "streamingjobs.yaml")],
-            env={**os.environ, "KUBECONFIG": kubeconfig},
-            check=True,
-            capture_output=True,
-        )
+        _install_crd(kubeconfig)
         yield kubeconfig
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=30)
+
+
+def _install_crd(kubeconfig):
+    environment = {**os.environ, "KUBECONFIG": kubeconfig}
+    crd = str(ROOT / "crds" / "streamingjobs.yaml")
+    subprocess.run(["kubectl", "apply", "-f", crd], env=environment, check=True, capture_output=True)
+    established = ["kubectl", "wait", "--for=condition=Established", "--timeout=30s", "-f", crd]
+    subprocess.run(established, env=environment, check=True, capture_output=True)
 
 
 def _await_kubeconfig(process, log):
@@ -112,7 +120,7 @@ class JobMaster:
         application.router.add_post("/pods/lost", self._lost)
         application.router.add_post("/stop", self._stop)
         application.router.add_post("/savepoints", self._savepoint)
-        self.runner = web.AppRunner(application, access_log=None)
+        self.runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self.runner.setup()
         await web.TCPSite(self.runner, self.address, 8081).start()
 
