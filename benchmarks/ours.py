@@ -59,7 +59,7 @@ def q5(bid: DataStream) -> DataStream:
     counted = hops.aggregate(bids=Count()).uid("counts")
     score = col("bids").cast(int) * 2**_AUCTION_BITS + (_LARGEST_AUCTION - col("auction"))
     # Hopping windows end 2 s apart, so each falls alone into a tumbling window of 2 s.
-    scored = counted.with_columns(score=score, end=col("window_end"))
+    scored = counted.with_columns(score=score, end=col("window_end").dt.epoch("ms"))
     best = scored.key_by("end").window(Tumbling(_SLIDE)).aggregate(best=Max("score")).uid("winners")
     return best.select(
         window_start=col("end") - q.WINDOW_MS,

@@ -2,21 +2,27 @@
 BENCH_PY := benchmarks/.envs/harness/bin/python
 BENCH_STAMP := benchmarks/.envs/harness/.ready
 
-.PHONY: bench bench-quick bench-smoke bench-check
+.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator profile
 $(BENCH_STAMP): benchmarks/environments.py
 	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
 	python3 -m benchmarks.environments harness
 	touch $@
 
-bench: $(BENCH_STAMP)  ## all benchmarks beside all peers (hours): table, plots and report.json in benchmarks/out
+bench: $(BENCH_STAMP) $(STAMP)  ## all benchmarks beside all peers (hours): table, plots and report.json in benchmarks/out
 	$(BENCH_PY) -m benchmarks run --plan full
 
-bench-quick: $(BENCH_STAMP)  ## the main benchmarks beside the main peers, under 10 minutes once the peers are installed
+bench-quick: $(BENCH_STAMP) $(STAMP)  ## the main benchmarks beside the main peers, under 10 minutes once the peers are installed
 	$(BENCH_PY) -m benchmarks run --plan quick
 
-bench-smoke: $(BENCH_STAMP)  ## every engine and query once over few rows, checked against the reference
+bench-smoke: $(BENCH_STAMP) $(STAMP)  ## every engine and query once over few rows, checked against the reference
 	$(BENCH_PY) -m benchmarks run --plan smoke
 
 bench-check: bench-quick  ## has this engine become slower beside the peers than the stored ratios say
 	$(BENCH_PY) -m benchmarks compare
+
+bench-coordinator: $(STAMP)  ## the driver's own cost of a checkpoint with 100, 1,000 and 10,000 subtasks, simulated
+	$(PY) -m benchmarks.scenarios.coordinator
+
+profile: $(BENCH_STAMP) $(STAMP)  ## where a slot spends its time: a flame graph (QUERY=tumbling, q5, ...)
+	$(BENCH_PY) -m benchmarks.scenarios.profile --query $(or $(QUERY),tumbling)
