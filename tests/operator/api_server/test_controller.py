@@ -151,12 +151,13 @@ async def test_a_pod_template_that_the_api_server_refuses_leaves_the_job_running
 ):
     await jobs.apply()
     await jobs.until(is_ready)
-    await jobs.change(driver={"podTemplate": {"spec": {"terminationGracePeriodSeconds": -5}}})
+    more_than_its_limit = {"name": "driver", "resources": {"requests": {"memory": "8Gi"}}}
+    await jobs.change(driver={"podTemplate": {"spec": {"containers": [more_than_its_limit]}}})
     job = await jobs.until(
         lambda job: any(c["type"] == "Stalled" and c["status"] == "True" for c in job["status"]["conditions"])
     )
     stalled = next(c for c in job["status"]["conditions"] if c["type"] == "Stalled")
-    assert stalled["reason"] == "InvalidSpec" and "terminationGracePeriodSeconds" in stalled["message"]
+    assert stalled["reason"] == "InvalidSpec" and "resources.requests" in stalled["message"]
     assert job["status"]["phase"] == "Running" and await drivers(kube, namespace) == ["orders-driver-1"]
 
 
