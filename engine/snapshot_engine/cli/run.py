@@ -16,7 +16,7 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
 from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
-from snapshot_engine.runtime.job_settings import JobSettings, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.wire.manifest import load_manifest
 from snapshot_engine.wire.quantities import parse_duration
@@ -44,6 +44,7 @@ def run_manifest(
     graph = plan(job, folder=manifest.resolve().parent)
     for warning in graph.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
+    refuse_unsupported_exchanges(graph)
     execution = ExecutionGraph(graph)
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:

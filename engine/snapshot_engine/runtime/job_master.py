@@ -37,7 +37,7 @@ from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
-from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import SlotSettings, SlotTask, channel_key, parse_subtask, subtask_key
@@ -92,6 +92,7 @@ class JobMaster:
         secret: bytes,
         events: JobEvents | None = None,
     ) -> None:
+        refuse_unsupported_exchanges(graph.graph)
         self.settings = settings
         self.graph = graph
         self.events = events or JobEvents()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.storage.layout import Layout
@@ -70,3 +72,16 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
         allow_non_restored_state=spec.allow_non_restored_state,
         allow_older_checkpoint=recovery.allow_older_checkpoint,
     )
+
+
+class UnsupportedExchange(Exception):
+    """The plan is sound, but the runtime does not carry this exchange yet."""
+
+
+def refuse_unsupported_exchanges(graph: JobGraph) -> None:
+    for edge in graph.edges:
+        if edge.exchange is not Exchange.PIPELINED:
+            raise UnsupportedExchange(
+                f"the edge from {edge.producer!r} to {edge.consumer!r} is declared {edge.exchange.value}, which can be "
+                "planned but not yet run: leave out .exchange(…) there, so that the edge is pipelined"
+            )

@@ -15,7 +15,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 
 def preload() -> None:
+    import contextlib
+
     import pyarrow as pa
+
+    with contextlib.suppress(ImportError):
+        import pandas  # noqa: F401 (Arrow imports it at its first conversion, which would be in a slot's first batch)
 
     import snapshot_engine.kernels as kernels
     import snapshot_engine.runtime.slot  # noqa: F401 (imported for the workers that are forked from here)

@@ -1,0 +1,103 @@
+"""The job that chaos is let loose on: every row is accounted for, in its order, in the committed output.
+
+Row number o has key o mod KEYS and sequence number o div KEYS. A keyed function fails the job at once if a key's numbers
+do not come one after the other; windows sum them up; the sink commits in two phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from snapshot_engine.api import Count, Environment, KeyedProcessFunction, Max, Min, Sum, Tumbling, ValueState
+from snapshot_engine.connectors.failing import Fuse
+from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.connectors.parquet_sink import ParquetSink
+
+KEYS = 64
+WINDOW_MS = 1000
+ROWS_PER_MS = 20
+SPLITS = 8  # KEYS is a multiple of it, so that all rows of a key lie in one split, in order
+
+
+def rows(count: int, rate: float) -> GeneratorSource:
+    return GeneratorSource(
+        {
+            "key": lambda o: (o % KEYS).astype(np.int64),
+            "seq": lambda o: (o // KEYS).astype(np.int64),
+            "ts": lambda o: (o // ROWS_PER_MS).astype(np.int64),
+        },
+        count=count,
+        rate=rate,
+        splits=SPLITS,
+    )
+
+
+@dataclass
+class Checked:
+    key: int
+    seq: int
+    ts: int
+
+
+class InOrder(KeyedProcessFunction):
+    """Lets rows through, if each key's sequence numbers follow each other without a gap and without a repetition."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+
+    def open(self, context) -> None:
+        self.last = context.state(ValueState("last", int, default=-1))
+
+    def process(self, row, context) -> Iterable[Checked]:
+        last = self.last.value()
+        if self.strict and row.seq != last + 1:
+            raise AssertionError(f"key {row.key}: {row.seq} came after {last}")
+        self.last.update(max(last, row.seq))
+        yield Checked(row.key, row.seq, row.ts)
+
+
+def pipeline(env: Environment, out: str, count: int, rate: float, strict: bool = True, fuse: Fuse | None = None) -> None:
+    def same(row):
+        if fuse is not None and row.seq == count // KEYS // 2:
+            fuse.blow("in map")
+        return Checked(row.key, row.seq, row.ts)
+
+    (
+        env.from_source(rows(count, rate), uid="rows")
+        .map(same, schema=Checked)
+        .with_watermark("ts", delay="100ms")
+        .key_by("key")
+        .process(InOrder(strict), schema=Checked)
+        .uid("in-order")
+        .key_by("key")
+        .window(Tumbling(f"{WINDOW_MS}ms"))
+        .aggregate(rows=Count(), total=Sum("seq"), first=Min("seq"), last=Max("seq"))
+        .uid("windows")
+        .sink_to(ParquetSink(out), uid="out")
+    )
+
+
+def expected(count: int) -> pa.Table:
+    offsets = np.arange(count)
+    table = pa.table(
+        {"key": offsets % KEYS, "seq": offsets // KEYS, "window": offsets // ROWS_PER_MS // WINDOW_MS * WINDOW_MS}
+    )
+    groups = table.group_by(["key", "window"]).aggregate([("seq", "count"), ("seq", "sum"), ("seq", "min"), ("seq", "max")])
+    return _sorted(groups.rename_columns(["key", "window", "rows", "total", "first", "last"]))
+
+
+def committed(out: Path) -> pa.Table:
+    table = pq.read_table(out)
+    start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms")), pa.int64())
+    return _sorted(table.append_column("window", start).select(["key", "window", "rows", "total", "first", "last"]))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    return table.sort_by([("key", "ascending"), ("window", "ascending")])
