@@ -131,7 +131,7 @@ class Alignment:
         self._ended.add(channel)
         return self._take_what_is_aligned(now)
 
-    def abort(self, checkpoint: int, now: float) -> list[AlignmentAction]:  # noqa: ARG002 (all events carry the time)
+    def abort(self, checkpoint: int, now: float) -> list[AlignmentAction]:
         """The coordinator has given `checkpoint` up: it will never be aligned here, whatever barriers still
         come.
         """

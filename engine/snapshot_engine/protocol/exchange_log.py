@@ -190,9 +190,9 @@ class ChannelLog:
     @property
     def caught_up(self) -> bool:
         """Whether all that the consumer had seen before has been produced again: checkpoints may go on."""
-        if self.reader is None:
-            return self._discarding  # a consumer that has not connected yet may have seen more
-        return self.next_number >= self.reader.skip_before
+        if self._discarding:
+            return self._ended  # that is how much a consumer has seen that needs no more
+        return self.reader is not None and self.next_number >= self.reader.skip_before
 
     def is_whole_for(self, checkpoint: int) -> bool:
         """Whether a consumer restored from `checkpoint` can read all it needs."""

@@ -60,7 +60,7 @@ def _random_config(random: Random, topology: Topology) -> WorldConfig:
     checkpoints = CheckpointConfig(
         interval=interval,
         min_pause=interval * random.random() * 0.5,
-        timeout=2.0 + random.random() * 4.0,
+        timeout=2.0 + random.random() * 3.0 + 0.1 * len(topology.subtasks) ** 1.5,
         max_concurrent=1 + int(random.random() * 3),
         tolerable_failures=int(random.random() * 4),
         mode=mode,

@@ -395,6 +395,7 @@ class World:
                 reader = self._instance_of(driver, consumer)
                 if producer is not None and instance in (producer, reader):
                     self._connect(driver, producer.logs[channel], consumer, reader)
+                    producer.look_whether_caught_up()
 
     def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
         """The attempt that the driver knows as the current one, if its slot is alive."""

@@ -178,9 +178,16 @@ class TestKeeping:
             records(it, 1)
         barrier(it, 3)
         assert it.size == 0
-        assert it.caught_up
         assert not it.full
         assert not it.is_whole_for(2)
+
+    def test_a_producer_has_caught_up_with_a_finished_consumer_when_it_has_come_to_its_end_again(self):
+        it = log(durable=True)
+        it.consumer_finished()
+        records(it, 1)
+        assert not it.caught_up
+        it.append_control(EndOfInput())
+        assert it.caught_up
 
 
 class TestBudget:
