@@ -1,4 +1,4 @@
-"""A driver as a process of its own, so that it can be killed, stopped and replaced: `python driver.py <settings.json>`."""
+"""A driver as a process of its own, so that it can be killed, stopped and replaced: `python driver.py <settings>`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The job that chaos is let loose on: every row is accounted for, in its order, in the committed output.
 
-Row number o has key o mod KEYS and sequence number o div KEYS. A keyed function fails the job at once if a key's numbers
-do not come one after the other; windows sum them up; the sink commits in two phases.
+Row number o has key o mod KEYS and sequence number o div KEYS. A keyed function fails the job at once if a key's
+numbers do not come one after the other; windows sum them up; the sink commits in two phases.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class InOrder(KeyedProcessFunction):
         yield Checked(row.key, row.seq, row.ts)
 
 
-def pipeline(env: Environment, out: str, count: int, rate: float, strict: bool = True, fuse: Fuse | None = None) -> None:
+def pipeline(
+    env: Environment, out: str, count: int, rate: float, strict: bool = True, fuse: Fuse | None = None
+) -> None:
     def same(row):
         if fuse is not None and row.seq == count // KEYS // 2:
             fuse.blow("in map")
@@ -89,7 +91,8 @@ def expected(count: int) -> pa.Table:
     table = pa.table(
         {"key": offsets % KEYS, "seq": offsets // KEYS, "window": offsets // ROWS_PER_MS // WINDOW_MS * WINDOW_MS}
     )
-    groups = table.group_by(["key", "window"]).aggregate([("seq", "count"), ("seq", "sum"), ("seq", "min"), ("seq", "max")])
+    wanted = [("seq", "count"), ("seq", "sum"), ("seq", "min"), ("seq", "max")]
+    groups = table.group_by(["key", "window"]).aggregate(wanted)
     return _sorted(groups.rename_columns(["key", "window", "rows", "total", "first", "last"]))
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from snapshot_engine.operators.records import Records
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 
-Data = pa.RecordBatch | Records
+Data: TypeAlias = pa.RecordBatch | Records
 """What operators hand on inside a chain: a columnar batch, or Python records that are columnar only on demand."""
 
 

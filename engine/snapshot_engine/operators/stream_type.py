@@ -13,7 +13,7 @@ HIDDEN_KEY = "__key__"
 """The column that carries a key computed by a function, as packed bytes."""
 
 RECORDS = pa.schema([pa.field("value", pa.binary())], metadata={"records": "msgpack"})
-"""The schema of a stream of plain Python values: each packed by itself. Packed, never pickled: it crosses the network."""
+"""The schema of a stream of plain Python values, each packed by itself (never pickled: it crosses the network)."""
 
 
 @dataclass(frozen=True)

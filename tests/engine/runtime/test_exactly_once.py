@@ -114,7 +114,7 @@ def test_stop_with_a_savepoint_commits_and_can_be_restored(tmp_path: Path) -> No
     committed = len(numbers_in(sink))
     assert 0 < committed < COUNT
     second = run_pipeline(
-        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, restore_from="savepoints/half", take_over=True
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, restore_from="savepoints/half"
     )
     assert second.outcome is Outcome.FINISHED
     assert numbers_in(sink) == list(range(COUNT))
