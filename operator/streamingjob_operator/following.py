@@ -86,6 +86,8 @@ def is_transition(before: JobStatus | None, now: JobStatus) -> bool:
 
 def _essence(status: JobStatus) -> tuple[object, ...]:
     return (
+        status.generation,
+        status.application_id,
         status.phase,
         status.error,
         status.slots,
