@@ -1,12 +1,8 @@
-"""A join: orders with the payments that came in the same minute, and what is still unpaid by city.
-
-The join's edge has a committed exchange: the sources and the join are regions of their own, so neither is
-restarted when the other fails. `streamingjob plan` shows where the job is cut, and what that costs.
-"""
+"""A join: orders with the payments that came in the same minute, and what is still unpaid by city."""
 
 from __future__ import annotations
 
-from snapshot_engine.api import Count, Environment, Exchange, Sum, Tumbling, col
+from snapshot_engine.api import Count, Environment, Sum, Tumbling, col
 from snapshot_engine.connectors.generated_columns import Choice, EventTimes, Sequence64, UniformInt
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_sink import ParquetSink
@@ -34,16 +30,11 @@ def payments(rows: int) -> GeneratorSource:
 
 
 def pipeline(env: Environment, out: str = "out/unpaid-orders", rows: int = 500_000) -> None:
-    ordered = (
-        env.from_source(orders(rows), name="orders", uid="orders")
-        .with_watermark("ordered_at", delay="1s")
-        .exchange(Exchange.COMMITTED)
-    )
+    ordered = env.from_source(orders(rows), name="orders", uid="orders").with_watermark("ordered_at", delay="1s")
     paid = (
         env.from_source(payments(rows), name="payments", uid="payments")
         .where(col("order") % 10 != 0)  # one in ten is never paid
         .with_watermark("paid_at", delay="1s")
-        .exchange(Exchange.COMMITTED)
     )
     (
         ordered.join(paid, how="left")

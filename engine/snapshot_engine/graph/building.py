@@ -60,7 +60,9 @@ def add_operator(
     types = [port.type for port in inputs]
     if all(type is not None for type in types):
         try:
-            node.step = build(*types)
+            step = build(*types)
+            step.factory()  # what a constructor refuses should be known now, not in a slot
+            node.step = step
         except Exception as error:
             graph.refuse(node, explain(error))
     for port, source in enumerate(inputs):
