@@ -6,7 +6,7 @@ slide. Times are epoch milliseconds; a pane or window is named by its start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd
 
@@ -63,6 +63,17 @@ class PaneGrid:
         """Whether no window of the pane will ever be put out (again): its rows are late, its state can go."""
         windows = self.windows_of(pane)
         return not windows or self.closed(windows[-1], watermark)
+
+    def windows_due(self, panes: Iterable[int], before: int, watermark: int) -> list[int]:
+        """The windows with panes among these that a watermark passes which was at `before`, oldest first."""
+        return sorted(
+            {
+                window
+                for pane in panes
+                for window in self.windows_of(pane)
+                if self.due(window, watermark) and not self.due(window, before)
+            }
+        )
 
     def split(self, batch: pa.RecordBatch, times: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The batch's rows by pane, in the order of the panes."""

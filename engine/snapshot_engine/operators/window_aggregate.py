@@ -92,7 +92,7 @@ class WindowAggregateOperator(Operator):
 
     def on_watermark(self, timestamp: int) -> None:
         if timestamp > self._watermark:
-            for window in self._windows_due(timestamp):
+            for window in self._grid.windows_due(self._panes, self._watermark, timestamp):
                 self._put_out(window)
             self._watermark = timestamp
             for pane in [pane for pane in self._panes if self._grid.expired(pane, timestamp)]:
@@ -132,16 +132,6 @@ class WindowAggregateOperator(Operator):
         self.late_rows += part.num_rows
         if self._late_tag is not None:
             self.output.emit_side(self._late_tag, part.select(self._late_columns))
-
-    def _windows_due(self, watermark: int) -> list[int]:
-        """Windows with rows that the watermark passes now, oldest first."""
-        due = {
-            window
-            for pane in self._panes
-            for window in self._grid.windows_of(pane)
-            if self._grid.due(window, watermark) and not self._grid.due(window, self._watermark)
-        }
-        return sorted(due)
 
     def _put_out(self, window: int) -> None:
         tables = self._tables_of(window)

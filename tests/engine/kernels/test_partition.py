@@ -14,9 +14,7 @@ from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.state.key_groups import owner_of
 
 
-def expected_parts(
-    batch: pa.RecordBatch, keys: list[str], parallelism: int, key_groups: int
-) -> list[list[Any]]:
+def expected_parts(batch: pa.RecordBatch, keys: list[str], parallelism: int, key_groups: int) -> list[list[Any]]:
     parts: list[list[Any]] = [[] for _ in range(parallelism)]
     for hash_, row in zip(hash_rows(batch, keys).tolist(), batch.to_pylist(), strict=True):
         parts[owner_of(hash_ % key_groups, parallelism, key_groups)].append(row)
@@ -57,9 +55,7 @@ def batch_of_every_kind(rows: int, seed: int) -> pa.RecordBatch:
     )
 
 
-@pytest.mark.parametrize(
-    "keys", [["key"], ["text"], ["city"], ["holes"], ["text_holes", "key"], ["double", "when"]]
-)
+@pytest.mark.parametrize("keys", [["key"], ["text"], ["city"], ["holes"], ["text_holes", "key"], ["double", "when"]])
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 7])
 @pytest.mark.parametrize("rows", [1, 2, 5, 1001])
 def test_each_row_goes_to_the_owner_of_its_key_group(keys: list[str], parallelism: int, rows: int) -> None:
@@ -93,9 +89,7 @@ def test_a_batch_of_one_key_is_handed_on_as_it_is() -> None:
     st.integers(2, 9),
     st.integers(9, 300),
 )
-def test_any_strings_and_key_groups(
-    rows: list[tuple[str | None, int]], parallelism: int, key_groups: int
-) -> None:
+def test_any_strings_and_key_groups(rows: list[tuple[str | None, int]], parallelism: int, key_groups: int) -> None:
     batch = pa.record_batch(
         {"s": pa.array([s for s, _ in rows], pa.string()), "i": pa.array([i for _, i in rows], pa.int64())}
     )

@@ -64,7 +64,7 @@ def make() -> KeyedAggregateOperator:
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_totals_survive_anything(fleet: Any, incremental: bool, data: st.DataObject) -> None:
     running = fleet(make, [("key",)], [SCHEMA], TotalsModel(), incremental=incremental)

@@ -129,7 +129,7 @@ def make(lateness: int) -> SessionAggregateOperator:
 
 @pytest.mark.parametrize("incremental", [False, True])
 @pytest.mark.parametrize("lateness", [0, 25])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_sessions_survive_anything(fleet: Any, lateness: int, incremental: bool, data: st.DataObject) -> None:
     running = fleet(lambda: make(lateness), [("key",)], [SCHEMA], SessionModel(lateness), incremental=incremental)

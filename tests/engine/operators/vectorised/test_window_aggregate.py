@@ -161,7 +161,7 @@ def make(keys: tuple[str, ...], window: TumblingWindow | SlidingWindow, lateness
         (("key",), SlidingWindow(5, 12)),
     ],
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_windows_survive_anything(
     fleet: Any, keys: tuple[str, ...], window: Any, lateness: int, incremental: bool, data: st.DataObject
