@@ -53,8 +53,6 @@ class Poller:
                 registration.on_write()
             if events & READ and registration.on_read and fd in self._registrations:
                 registration.on_read()
-            elif events & READ and registration.on_write and fd in self._registrations:
-                registration.on_write()
         return bool(ready)
 
     def close(self) -> None:

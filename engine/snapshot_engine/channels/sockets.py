@@ -38,7 +38,7 @@ class SocketOutbound:
     def attach(self, connection: socket.socket) -> None:
         """A consumer has dialled in and was let in: it gets all that is queued, and what comes."""
         self._socket = connection
-        self._poller.register(connection.fileno(), None, self._flush)
+        self._poller.register(connection.fileno(), self._on_hang_up, self._flush)
         self._flush()
 
     def send(self, element: Element) -> None:
@@ -68,6 +68,10 @@ class SocketOutbound:
             self.close()
             return
         self._poller.want_write(self._socket.fileno(), bool(self._buffers))
+
+    def _on_hang_up(self) -> None:
+        """A consumer says nothing after its greeting: whatever makes the socket readable is its end."""
+        self.close()
 
     def _first_buffers(self) -> list[memoryview]:
         return [self._buffers[index] for index in range(min(len(self._buffers), _MOST_BUFFERS))]

@@ -39,6 +39,8 @@ from snapshot_engine.storage.manifest import Timings as StoredTimings
 
 log = logging.getLogger(__name__)
 
+CLOSING_SECONDS = 10.0
+
 
 class CheckpointListener(Protocol):
     """The JobMaster, as checkpointing sees it."""
@@ -78,7 +80,7 @@ class Checkpointing:
         self.latest: Manifest | None = None
         """The newest completed checkpoint: what a restart is restored from."""
         self._uncommitted: Manifest | None = None
-        self._to_write: asyncio.Queue[WriteManifest] = asyncio.Queue()
+        self._to_write: asyncio.Queue[WriteManifest | None] = asyncio.Queue()
         self._written: asyncio.Event = asyncio.Event()
         self._cleaning: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -91,6 +93,9 @@ class Checkpointing:
         if self._timer is not None:
             self._timer.cancel()
         if self._worker is not None:
+            # What is being completed is completed: a manifest without its commit would surprise whoever looks next.
+            self._to_write.put_nowait(None)
+            await asyncio.wait({self._worker}, timeout=CLOSING_SECONDS)
             self._worker.cancel()
         if self._cleaning:
             await asyncio.wait(self._cleaning, timeout=5.0)
@@ -212,8 +217,7 @@ class Checkpointing:
     # Completing.
 
     async def _write_manifests(self) -> None:
-        while True:
-            action = await self._to_write.get()
+        while (action := await self._to_write.get()) is not None:
             try:
                 await self._complete(action)
             except (OwnershipLost, StorageUnavailable) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +23,7 @@ from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.errors import StorageError
 from snapshot_engine.wire.spec import StreamingJob
 
 DEFAULT_STORAGE = ".streamingjob/checkpoints"
@@ -92,6 +94,8 @@ async def running_job(
             master.cancel()
         await asyncio.wait({task})
         await api.close()
+        with contextlib.suppress(StorageError, OSError):  # the ids it would give back are only a gap otherwise
+            await asyncio.to_thread(store.release)
 
 
 def run_to_end(

@@ -1,0 +1,135 @@
+"""Two ends of a channel in one process, over real sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, dial
+from snapshot_engine.channels.poller import Poller
+from snapshot_engine.channels.queues import InboundQueue
+from snapshot_engine.channels.sockets import SocketInbound, SocketOutbound
+from snapshot_engine.protocol.elements import Barrier, ChannelId, EndOfInput, Idle, Watermark
+
+CHANNEL = ChannelId(3, 0, 1)
+KEY = b"the job's secret"
+SCHEMA = pa.schema({"n": pa.int64(), "city": pa.string()})
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": list(range(rows)), "city": ["Köln"] * rows}, schema=SCHEMA)
+
+
+class Pair:
+    """A producer that listens and a consumer that dials it."""
+
+    def __init__(self, poller: Poller, address: str, limit: int = 1 << 20) -> None:
+        self.poller = poller
+        self.outbound = SocketOutbound(CHANNEL, poller, limit)
+        self.listener = Listener(poller, KEY, "127.0.0.1", self.let_in)
+        self.queue = InboundQueue(CHANNEL, 0, limit)
+        self.lost: list[ChannelId] = []
+        self.refuse = False
+        here = self.listener.address
+        self.address = here if address == "unix" else SlotAddress("elsewhere", here.unix, here.host, here.port)
+
+    def let_in(self, greeting: Greeting, connection: socket.socket) -> bool:
+        if self.refuse or greeting.channel != CHANNEL:
+            return False
+        self.outbound.attach(connection)
+        return True
+
+    def connect(self, key: bytes = KEY) -> None:
+        connection = dial(self.address, Greeting(CHANNEL, (1, 1), (1, 1)), key)
+        self.inbound = SocketInbound(self.queue, connection, SCHEMA, self.poller, self.lost.append)
+
+    def pump(self, rounds: int = 50) -> None:
+        for _ in range(rounds):
+            self.poller.poll(0.001)
+
+    def received(self) -> list[object]:
+        return [self.queue.take() for _ in range(len(self.queue.elements))]
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    poller = Poller()
+    made = Pair(poller, request.param)
+    yield made
+    made.listener.close()
+    made.outbound.close()
+    poller.close()
+
+
+def test_elements_arrive_whole_and_in_order(pair: Pair) -> None:
+    sent = [batch(5), Watermark(7), batch(0), Barrier(9, 1.5), Idle(), batch(1000), EndOfInput()]
+    pair.connect()
+    for element in sent:
+        pair.outbound.send(element)
+    pair.pump()
+    received = pair.received()
+    assert len(received) == len(sent)
+    for got, wanted in zip(received, sent, strict=True):
+        assert got.equals(wanted) if isinstance(wanted, pa.RecordBatch) else got == wanted
+
+
+def test_what_was_sent_before_the_consumer_came_is_kept(pair: Pair) -> None:
+    pair.outbound.send(batch(3))
+    pair.outbound.send(Watermark(1))
+    pair.connect()
+    pair.pump()
+    assert len(pair.received()) == 2
+
+
+def test_a_consumer_that_does_not_read_stops_the_producer(pair: Pair) -> None:
+    pair.connect()
+    sent = 0
+    while pair.outbound.has_room() and sent < 10_000:
+        pair.outbound.send(batch(1000))
+        pair.poller.poll(0)
+        sent += 1
+    assert sent < 10_000, "a channel without a reader must not take rows for ever"
+    taken = 0
+    while taken < sent:
+        pair.pump(5)
+        taken += len(pair.received())
+    assert pair.outbound.has_room()
+
+
+def test_a_consumer_without_the_key_is_hung_up_on(pair: Pair) -> None:
+    pair.connect(key=b"another secret")
+    pair.outbound.send(batch(1))
+    pair.pump()
+    assert not pair.outbound.connected
+    assert pair.lost == [CHANNEL]
+
+
+def test_a_consumer_of_another_attempt_is_hung_up_on(pair: Pair) -> None:
+    pair.refuse = True
+    pair.connect()
+    pair.pump()
+    assert pair.lost == [CHANNEL]
+
+
+def test_a_producer_that_is_gone_is_noticed(pair: Pair) -> None:
+    pair.connect()
+    pair.outbound.send(batch(1))
+    pair.pump()
+    pair.outbound.close()
+    pair.pump()
+    assert pair.lost == [CHANNEL]
+    assert len(pair.received()) == 1
+
+
+def test_a_consumer_that_is_gone_leaves_the_producer_without_room_in_the_end(pair: Pair) -> None:
+    pair.connect()
+    pair.pump()
+    pair.inbound.close()
+    pair.pump()
+    assert not pair.outbound.connected
+    for _ in range(200):
+        pair.outbound.send(batch(1000))
+    assert not pair.outbound.has_room()

@@ -1,0 +1,106 @@
+"""Each mistake gets a message that says what and where, and an exit code; nothing has been started by then."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from snapshot_engine.cli import main
+
+PIPELINE = """
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.discard import DiscardSink
+
+def pipeline(env: Environment) -> None:
+    env.from_source(bids(count=10), uid="bids").sink_to(DiscardSink(), uid="out")
+"""
+
+
+def write_job(folder: Path, spec: str = "", pipeline: str = PIPELINE, entrypoint: str = "job.py:pipeline") -> Path:
+    (folder / "job.py").write_text(pipeline)
+    manifest = folder / "job.yaml"
+    manifest.write_text(
+        textwrap.dedent(
+            f"""\
+            apiVersion: streamingjob.dev/v1alpha1
+            kind: StreamingJob
+            metadata:
+              name: job
+            spec:
+              pipeline:
+                entrypoint: {entrypoint}
+            """
+        )
+        + textwrap.indent(textwrap.dedent(spec), "  ")
+    )
+    return manifest
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_sound_manifest_is_planned(tmp_path: Path) -> None:
+    result = invoke("plan", write_job(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "region 0" in result.output
+
+
+def test_an_unknown_field_is_named_with_its_line_and_a_suggestion(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path, "paralelism: 2\n"))
+    assert result.exit_code == 2
+    assert "spec.paralelism" in result.output and "parallelism" in result.output
+    assert "job.yaml:8" in result.output
+
+
+def test_a_module_that_does_not_import_shows_the_users_own_line(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path, pipeline="import no_such_module\n"))
+    assert result.exit_code == 65
+    assert "no_such_module" in result.output and "job.py" in result.output
+
+
+def test_a_function_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path, entrypoint="job.py:pipelin"))
+    assert result.exit_code == 65
+    assert "pipelin" in result.output and "pipeline" in result.output
+
+
+def test_a_pipeline_that_raises_while_planning_shows_where(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path, pipeline="def pipeline(env):\n    raise ValueError('no such luck')\n"))
+    assert result.exit_code == 65
+    assert "no such luck" in result.output and "job.py:2" in result.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_storage_that_cannot_be_written_is_told_before_spark_starts(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    result = invoke("run", write_job(tmp_path, f"checkpoint:\n  storage:\n    uri: {locked}/ck\n"))
+    assert result.exit_code == 68
+    assert str(locked) in result.output
+
+
+def test_storage_below_a_file_is_told_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("run", write_job(tmp_path, f"checkpoint:\n  storage:\n    uri: {tmp_path}/file/ck\n"))
+    assert result.exit_code == 68
+    assert f"{tmp_path}/file/ck" in result.output
+
+
+def test_commands_that_need_a_running_job_say_how_to_start_one(tmp_path: Path) -> None:
+    manifest = write_job(tmp_path)
+    for command in (["status"], ["savepoint"], ["stop"]):
+        result = invoke(*command, manifest)
+        assert result.exit_code == 2
+        assert "streamingjob run" in result.output
+
+
+def test_a_job_without_checkpoints_is_listed_as_such(tmp_path: Path) -> None:
+    result = invoke("checkpoints", write_job(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "no checkpoint" in result.output
