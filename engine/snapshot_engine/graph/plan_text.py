@@ -1,4 +1,4 @@
-"""The plan as plain lines."""
+"""The plan as plain lines. Its warnings are not among them: whoever shows the plan tells them apart from it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def _lines(view: PlanView) -> Iterator[str]:
     if view.latency:
         yield ""
         yield f"latency added by exchanges: {view.latency}"
-    if view.warnings:
-        yield ""
-        yield "warnings"
-        for warning in view.warnings:
-            yield f"  {warning}"
 
 
 def _vertex_lines(vertex: VertexView) -> Iterator[str]:

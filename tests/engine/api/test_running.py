@@ -15,6 +15,7 @@ from snapshot_engine.api import (
     Count,
     KeyedProcessFunction,
     ProcessWindowFunction,
+    Session,
     Sum,
     Tumbling,
     ValueState,
@@ -197,6 +198,33 @@ def test_union_and_connect(run):
     last = {key: max((left, right) for k, left, right in rows["connected"] if k == key) for key in range(3)}
     assert {left for left, _ in last.values()} == {30}
     assert max(right for _, _, right in rows["connected"]) == 20
+
+
+def test_joins_sessions_and_running_totals(run):
+    def build(env, sink):
+        left = env.from_source(numbers(120), uid="left").with_watermark("ts")
+        right = env.from_source(numbers(60), uid="right").with_watermark("ts")
+        windowed = left.join(right, how="left").on("n").window(Tumbling("1m")).uid("windowed")
+        windowed.select("n", partner=col("group_right")).sink_to(sink("windowed"), uid="windowed-out")
+        few = right.where(col("n") < 3)
+        left.join(few).on(group="n").unbounded().uid("unbounded").sink_to(sink("unbounded"), uid="unbounded-out")
+        sparse = left.where(col("n") % 20 < 10)
+        sessions = sparse.key_by("group").window(Session("5s")).aggregate(rows=Count()).uid("sessions")
+        sessions.sink_to(sink("sessions"), uid="sessions-out")
+        left.key_by("group").aggregate(rows=Count()).uid("totals").sink_to(sink("totals"), uid="totals-out")
+
+    rows = run(build)
+    assert sorted((row["n"], row["partner"]) for row in rows["windowed"] if row["n"] < 60) == [
+        (n, n % 3) for n in range(60)
+    ]
+    assert {row["partner"] for row in rows["windowed"] if row["n"] >= 60} == {None}
+    assert Counter(row["group"] for row in rows["unbounded"]) == {0: 40, 1: 40, 2: 40}
+    assert sum(row["rows"] for row in rows["sessions"]) == 60 and len(rows["sessions"]) == 6 * 3
+    assert {group: max(row["rows"] for row in rows["totals"] if row["group"] == group) for group in range(3)} == {
+        0: 40,
+        1: 40,
+        2: 40,
+    }
 
 
 def utc(rows):
