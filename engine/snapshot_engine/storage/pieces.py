@@ -162,7 +162,7 @@ class _Buffers:
         self._size = 0
 
     def write(self, part: bytes | pa.Buffer) -> int:
-        self.parts.append(part if isinstance(part, bytes) else memoryview(part))
+        self.parts.append(part if isinstance(part, bytes) else memoryview(part).cast("B"))
         self._size += len(part)
         return len(part)
 

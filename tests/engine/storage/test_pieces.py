@@ -12,6 +12,7 @@ import pytest
 
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.state.handles import PieceHandle
+from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.errors import CorruptCheckpoint, StateTooLarge
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.memory import MemoryBlobs
@@ -20,7 +21,7 @@ from snapshot_engine.storage.pieces import PieceOptions, PieceReader, PieceWrite
 WHERE = Layout("ns", "job")
 
 
-def _writer(blobs: MemoryBlobs, savepoint: str | None = None, **options: Any) -> PieceWriter:
+def _writer(blobs: BlobStore, savepoint: str | None = None, **options: Any) -> PieceWriter:
     return PieceWriter(
         blobs,
         WHERE,
@@ -54,6 +55,16 @@ def test_a_slice_of_a_larger_table_is_written_alone(blobs: MemoryBlobs) -> None:
     handle = _writer(blobs).write_table("state", table)
     assert handle.size < 100_000
     assert PieceReader(blobs, WHERE).read_table(handle).equals(table)
+
+
+def test_a_table_can_be_written_to_an_object_store() -> None:
+    from obstore.store import MemoryStore
+
+    from snapshot_engine.storage.object_store import ObjectStoreBlobs
+
+    blobs = ObjectStoreBlobs("test://", store=MemoryStore())
+    handle = _writer(blobs).write_table("state", _table(10_000))
+    assert PieceReader(blobs, WHERE).read_table(handle).equals(_table(10_000))
 
 
 @pytest.mark.parametrize("rows", [0, 1])
