@@ -92,8 +92,14 @@ def test_a_role_becomes_its_console_script_with_all_its_arguments(namespace, pro
 
 
 def test_the_console_scripts_are_installed(namespace, project_image):
-    script = "command -v streamingjob streamingjob-operator tini java && id"
-    assert "/opt/venv/bin/streamingjob-operator" in output_of(namespace, project_image, "sh", "-c", script)
+    script = "for each in streamingjob streamingjob-operator tini java; do command -v $each; done"
+    lines = output_of(namespace, project_image, "sh", "-c", script).split()
+    assert lines == [
+        "/opt/venv/bin/streamingjob",
+        "/opt/venv/bin/streamingjob-operator",
+        "/usr/bin/tini",
+        "/usr/bin/java",
+    ]
 
 
 def test_the_image_names_a_numeric_user_that_is_not_root(namespace, project_image):

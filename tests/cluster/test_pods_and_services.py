@@ -37,7 +37,13 @@ def resolve(namespace, pod_name, host):
 
 
 def status_of(namespace, pod_name, url):
-    program = f"from urllib.request import urlopen\nprint(json.dumps(urlopen('{url}', timeout=5).status))"
+    """Or what went wrong: right after a start, the service's rules may not be there yet."""
+    program = (
+        "from urllib.request import urlopen\n"
+        f"try: answer = urlopen('{url}', timeout=5).status\n"
+        "except OSError as error: answer = str(error)\n"
+        "print(json.dumps(answer))"
+    )
     return python(namespace, pod_name, program)
 
 

@@ -16,8 +16,21 @@ def pod(name, node, image, command):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
 
 
-SERVER = ["python", "-c", "import http.server as h; h.HTTPServer(('', 80), h.SimpleHTTPRequestHandler).serve_forever()"]
-FETCH = "from urllib.request import urlopen; print(urlopen('http://{}', timeout=5).status)"
+SERVER = "import http.server as h; h.HTTPServer(('', 8080), h.SimpleHTTPRequestHandler).serve_forever()"
+FETCH = """
+from urllib.request import urlopen
+try:
+    print(urlopen('http://{}:8080', timeout=5).status)
+except OSError as error:
+    print(error)
+"""
+
+
+def serving_pod(name, node, image):
+    """Ready only when it serves."""
+    manifest = pod(name, node, image, ["python", "-c", SERVER])
+    manifest["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    return manifest
 
 
 def fetch(namespace, client, host):
@@ -34,10 +47,10 @@ def wait_for_condition(cluster, node, status, seconds):
 
 
 def test_pods_of_both_nodes_reach_each_other_by_address_and_by_service(namespace, project_image, second_node):
-    ports = [{"port": 80}]
+    ports = [{"port": 8080}]
     for name, node in (("here", "node-1"), ("there", second_node.name)):
         service = {"metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": ports}}
-        namespace.apply(pod(name, node, project_image, SERVER), {"apiVersion": "v1", "kind": "Service", **service})
+        namespace.apply(serving_pod(name, node, project_image), {"apiVersion": "v1", "kind": "Service", **service})
     addresses = {name: namespace.wait_until_ready(name, seconds=120)["status"]["podIP"] for name in ("here", "there")}
     for client, server in (("here", "there"), ("there", "here")):
         assert fetch(namespace, client, addresses[server]) == "200"

@@ -6,3 +6,8 @@ host sees one bridge, one link per node and one cgroup, and the end of a node's 
 
 Nothing here imports anything outside Python's standard library: `make cluster` needs no virtual environment.
 """
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  the machine's own python3, whichever that is
+    sys.exit(f"error: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
