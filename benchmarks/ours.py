@@ -53,6 +53,13 @@ def q2(bid: DataStream) -> DataStream:
     return bid.where(col("auction") % q.Q2_MODULUS == 0).select("auction", "price")
 
 
+def q3(person: DataStream, auction: DataStream) -> DataStream:
+    sellers = person.where(col("state").is_in(q.Q3_STATES)).select("id", "name", "city", "state")
+    offers = auction.where(col("category") == q.Q3_CATEGORY).select("seller", auction=col("id"))
+    joined = sellers.join(offers).on(id="seller").unbounded().uid("join")
+    return joined.select("name", "city", "state", "auction")
+
+
 def q5(bid: DataStream) -> DataStream:
     """The winner is the largest of (bids, smaller auction first), packed into one number."""
     hops = bid.with_watermark("ts").key_by("auction").window(Sliding(_WINDOW, _SLIDE))
@@ -92,6 +99,15 @@ def _better(old: Any, new: Any) -> Any:
     return min(old, new, key=lambda row: (-row.price, row.auction, row.bidder))
 
 
+def q8(person: DataStream, auction: DataStream) -> DataStream:
+    """Sales are counted first, so that a person joins one row per window however much was sold."""
+    joined = person.with_watermark("ts").select("id", "name", "ts")
+    sales = auction.with_watermark("ts").key_by("seller").window(Tumbling(_WINDOW))
+    sold = sales.aggregate(sales=Count()).uid("sales").select("seller", "window_end")
+    both = joined.join(sold).on(id="seller").window(Tumbling(_WINDOW)).uid("join")
+    return both.select("window_start", "id", "name")
+
+
 def q11(bid: DataStream) -> DataStream:
     sessions = bid.with_watermark("ts").key_by("bidder").window(Session(_GAP))
     counted = sessions.aggregate(bids=Count()).uid("sessions")
@@ -111,14 +127,16 @@ def _with_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 _QUERIES: dict[str, Callable[..., DataStream]] = {
-    function.__name__: function for function in (tumbling, q0, q1, q2, q5, q7, q11, q12)
+    function.__name__: function for function in (tumbling, q0, q1, q2, q3, q5, q7, q8, q11, q12)
 }
 # What a query does not look at is not read.
 _COLUMNS = {
     "tumbling": {"keyed_bid": ("auction", "price", "ts")},
     "q2": {"bid": ("auction", "price")},
+    "q3": {"person": ("id", "name", "city", "state"), "auction": ("id", "seller", "category")},
     "q5": {"bid": ("auction", "ts")},
     "q7": {"bid": ("auction", "bidder", "price", "ts")},
+    "q8": {"person": ("id", "name", "ts"), "auction": ("seller", "ts")},
     "q11": {"bid": ("bidder", "ts")},
     "q12": {"bid": ("bidder",)},
 }
