@@ -18,6 +18,8 @@ from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 COUNT = 40_000
+SLOW = 2_000.0
+"""Rows per second of a source that must not have ended before the test has done what it wants to do."""
 
 
 def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 4) -> GeneratorSource:
@@ -26,6 +28,16 @@ def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 4) ->
 
 def numbers_in(sink: CollectSink) -> list[int]:
     return sorted(row["n"] for row in sink.read_committed())
+
+
+async def completed(job: RunningJob, checkpoints: int) -> None:
+    while job.board.status.checkpoint.completed < checkpoints:
+        await asyncio.sleep(0.02)
+
+
+async def stop_after_a_few(job: RunningJob, savepoint: str | None = None) -> None:
+    await completed(job, 3)
+    job.master.stop(savepoint)
 
 
 def shuffled(source: object, sink: object):
@@ -90,14 +102,11 @@ def test_at_least_once_loses_nothing(tmp_path: Path) -> None:
 def test_a_stopped_job_goes_on_with_another_parallelism(tmp_path: Path) -> None:
     sink = CollectSink(tmp_path / "out")
 
-    def stop_soon(job: RunningJob) -> None:
-        asyncio.get_running_loop().call_later(0.7, job.master.stop)
-
     outcomes = [
         run_pipeline(
-            shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=parallelism, meanwhile=meanwhile
+            shuffled(numbers(rate=rate), sink), storage=tmp_path / "ck", parallelism=parallelism, meanwhile=meanwhile
         ).outcome
-        for parallelism, meanwhile in ((2, stop_soon), (3, stop_soon), (1, None))
+        for parallelism, rate, meanwhile in ((2, SLOW, stop_after_a_few), (3, SLOW, stop_after_a_few), (1, None, None))
     ]
     assert outcomes == [Outcome.STOPPED, Outcome.STOPPED, Outcome.FINISHED]
     assert numbers_in(sink) == list(range(COUNT))
@@ -106,10 +115,10 @@ def test_a_stopped_job_goes_on_with_another_parallelism(tmp_path: Path) -> None:
 def test_stop_with_a_savepoint_commits_and_can_be_restored(tmp_path: Path) -> None:
     sink = CollectSink(tmp_path / "out")
 
-    def stop_soon(job: RunningJob) -> None:
-        asyncio.get_running_loop().call_later(0.7, job.master.stop, "half")
+    async def stop(job: RunningJob) -> None:
+        await stop_after_a_few(job, "half")
 
-    first = run_pipeline(shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, meanwhile=stop_soon)
+    first = run_pipeline(shuffled(numbers(rate=SLOW), sink), storage=tmp_path / "ck", parallelism=2, meanwhile=stop)
     assert first.savepoint is not None
     committed = len(numbers_in(sink))
     assert 0 < committed < COUNT
@@ -123,8 +132,9 @@ def test_stop_with_a_savepoint_commits_and_can_be_restored(tmp_path: Path) -> No
 def test_a_savepoint_of_a_running_job_changes_nothing_and_is_complete(tmp_path: Path) -> None:
     sink = CollectSink(tmp_path / "out")
 
-    def savepoint_soon(job: RunningJob) -> None:
-        asyncio.get_running_loop().call_later(0.5, job.master.checkpoints.request_savepoint, "copy", False)
+    async def savepoint_soon(job: RunningJob) -> None:
+        await completed(job, 3)
+        job.master.checkpoints.request_savepoint("copy", False)
 
     run_pipeline(
         shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=savepoint_soon
