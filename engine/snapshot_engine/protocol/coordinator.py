@@ -148,7 +148,11 @@ class Coordinator:
         return self._abort_all(reason, now)
 
     def hold(self, key: Hashable) -> None:
-        """Trigger nothing until `release(key)`: a producer that restarted alone is catching up."""
+        """Trigger nothing until `release(key)`: a producer that restarted alone is catching up.
+
+        Hold before `resume`. With the region as the key, release what an older attempt of it may have held
+        whenever the region is started again.
+        """
         self._holds.add(key)
 
     def release(self, key: Hashable, now: float) -> list[CoordinatorAction]:

@@ -79,6 +79,8 @@ class Driver:
         self._writing: dict[int, tuple[WriteManifest, Manifest]] = {}
         self._retained: list[Manifest] = []
         self._finishing = False
+        self.over: set[int] = set()
+        """Checkpoints that have completed or were aborted."""
         self.frozen: list[tuple[object, ...]] = []
         """What came while it was stopped."""
 
@@ -123,6 +125,8 @@ class Driver:
         self, change: Callable[[Current], Current], landed: Callable[[], None], failed: Callable[[str], None]
     ) -> None:
         """Always against what this driver wrote last: that is how it learns that it was replaced."""
+        if not self.world.parts.drivers_swap_against_their_own_version:
+            self._current, self._version = self.world.storage.current, self.world.storage.version
         self._swap = Swap(change(self._current), self._version, change, landed, failed)
         self.world.submit("swap", self, self._swap)
 
@@ -136,7 +140,8 @@ class Driver:
         elif outcome == "unknown" and not self.world.parts.unknown_outcomes_are_resolved:
             swap.failed("nobody knows")
         else:
-            swap.was_unknown = swap.was_unknown or outcome == "unknown"
+            unknown = outcome == "unknown" and self.world.parts.refusals_after_unknown_are_checked
+            swap.was_unknown = swap.was_unknown or unknown
             self.world.submit("read", self, swap)
 
     def _landed(self, swap: Swap) -> None:
@@ -172,6 +177,7 @@ class Driver:
                     self._completed(action)
                 case Abort():
                     self.world.note(f"abort {action.checkpoint}: {action.reason}")
+                    self.over.add(action.checkpoint)
                     self.world.tell_all(self, "abort", action.checkpoint)
                     for name in action.discard.values():
                         self.world.storage.delete(cast(str, name))
@@ -246,6 +252,7 @@ class Driver:
         self.after_event()
 
     def _completed(self, done: Completed) -> None:
+        self.over.add(done.checkpoint)
         _, manifest = self._writing.pop(done.checkpoint)
         if done.commits:
             self.world.submit("commit", self, manifest, True)
@@ -298,6 +305,7 @@ class Driver:
     def _start(self, action: StartRegions) -> None:
         for region, attempt in action.attempts.items():
             alone = self._leaves_consumers_behind(region, action)
+            self.coordinate(self.coordinator.release(region, self.world.now))  # what an older attempt held
             if alone and self.world.parts.catch_up_holds_checkpoints:
                 self.coordinator.hold(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")

@@ -33,6 +33,8 @@ class Parts:
     connections_are_fenced: bool = True
     commits_wait_for_the_manifest: bool = True
     unknown_outcomes_are_resolved: bool = True
+    refusals_after_unknown_are_checked: bool = True
+    drivers_swap_against_their_own_version: bool = True
     generations_are_new: bool = True
     savepoints_do_not_commit: bool = True
     catch_up_holds_checkpoints: bool = True

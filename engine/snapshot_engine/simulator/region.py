@@ -41,6 +41,8 @@ class RegionInstance:
         self.driver = driver
         """The serial number of the driver that started it."""
         self.checkpoint = manifest.checkpoint if manifest else 0
+        self.over_before = frozenset(world.drivers[driver].over)
+        """Checkpoints that had completed or were aborted when this attempt began."""
         self.alive = set(world.topology.slots(region))
         self.logs: dict[ChannelId, ChannelLog] = {}
         self.log_ports: dict[ChannelId, LogPort] = {}
@@ -57,6 +59,7 @@ class RegionInstance:
         for id, subtask in self.subtasks.items():
             if manifest is not None and id in manifest.finished:
                 subtask.finished = True
+                subtask.end_logs()
                 self.send("finished", id, manifest.states[id], manifest.checkpoint)
                 self._slot_may_be_finished(id.index)
             else:

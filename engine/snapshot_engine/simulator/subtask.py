@@ -16,9 +16,10 @@ from snapshot_engine.protocol.elements import (
     Watermark,
 )
 from snapshot_engine.protocol.watermarks import WatermarkState
-from snapshot_engine.simulator.channels import Outlet, Port
+from snapshot_engine.simulator.channels import LogOutlet, Outlet, Port
 from snapshot_engine.simulator.records import Batch, count
 from snapshot_engine.simulator.topology import Edge, Split
+from snapshot_engine.simulator.violations import Violation
 
 if TYPE_CHECKING:
     from snapshot_engine.simulator.region import RegionInstance
@@ -171,6 +172,10 @@ class Subtask:
     def _control(self, port: Port, element: object) -> None:
         channel = port.channel
         if type(element) is Barrier:
+            if element.checkpoint in self.instance.over_before:
+                raise Violation(
+                    f"{self.id}: the barrier of {element.checkpoint}, which was over when this attempt began, came again"
+                )
             port.barrier(element.checkpoint)
             self.act(self.alignment.barrier(channel, element, self.world.now))
         elif type(element) is Watermark:
@@ -216,6 +221,13 @@ class Subtask:
         self.before_snapshot(self.alignment.settled)
         self.broadcast(EndOfInput())
         self.instance.write_final(self)
+
+    def end_logs(self) -> None:
+        """Restored as finished: a new log has to know that nothing will come."""
+        for out in self.outs:
+            for outlet in out.outlets:
+                if type(outlet) is LogOutlet:
+                    outlet.push(EndOfInput())
 
     # Output.
 

@@ -1,0 +1,149 @@
+"""Bugs on purpose, one per name: a test plants each and shows that the simulator finds it.
+
+Each is a small subclass of a protocol part, or a rule of the shell switched off; the protocols themselves know nothing
+of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from snapshot_engine.protocol.alignment import Alignment
+from snapshot_engine.protocol.checkpoints import CoordinatorAction
+from snapshot_engine.protocol.committables import Lineage
+from snapshot_engine.protocol.coordinator import Coordinator
+from snapshot_engine.protocol.critical_path import Timings
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.exchange_log import (
+    ChannelLog,
+    LogEntry,
+    LoggedControl,
+    LogReader,
+    SendControl,
+    SendRecords,
+)
+from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
+from snapshot_engine.simulator.parts import Parts
+
+
+class NeverBlocks(Alignment):
+    def _block(self) -> None:
+        self.blocked = set()
+
+
+class TakesStaleAcknowledgements(Coordinator):
+    def acknowledge(
+        self, checkpoint: int, subtask: SubtaskId, attempt: Attempt, state: object, timings: Timings, now: float
+    ) -> list[CoordinatorAction]:
+        known = self._attempts.get(subtask, attempt)
+        return super().acknowledge(checkpoint, subtask, known, state, timings, now)
+
+
+class TakesFinalStatesForOlderBarriers(Coordinator):
+    def finished(
+        self, subtask: SubtaskId, attempt: Attempt, state: object, snapshotted: int, now: float
+    ) -> list[CoordinatorAction]:
+        return super().finished(subtask, attempt, state, 0, now)
+
+
+class DropsOnAbort(Lineage[Any]):
+    def aborted(self, checkpoint: int) -> None:
+        self._prepared = [(number, each) for number, each in self._prepared if number != checkpoint]
+
+
+class HandlesEveryReport(RegionRun):
+    def failed(self, attempt: Attempt, cause: str, now: float) -> bool:
+        return super().failed(self.attempt, cause, now)
+
+
+def forgets_watermarks(channels: Collection[ChannelId], restored: WatermarkState | None) -> WatermarkMerge:
+    return WatermarkMerge(channels)
+
+
+class _OtherReader(ChannelLog):
+    """A log whose connections read in another way."""
+
+    reader_class: type[LogReader] = LogReader
+
+    def attach(self, position: int, pending: Collection[int]) -> LogReader:
+        good = ChannelLog.attach(self, position, pending)
+        self.reader = self.reader_class(good.log, good.index, good.skip_before, good.pending, good.replay_until)
+        return self.reader
+
+
+class ReplaysOneTooFew(ChannelLog):
+    def attach(self, position: int, pending: Collection[int]) -> LogReader:
+        reader = ChannelLog.attach(self, position, pending)
+        if position < self.next_number:
+            reader.skip_before += 1
+        return reader
+
+
+class _ByBatch(LogReader):
+    def _as_send(self, entry: LogEntry, replayed: bool) -> SendRecords | SendControl | None:
+        send = LogReader._as_send(self, entry, replayed)
+        return None if isinstance(send, SendRecords) and send.skip else send
+
+
+class DedupesByBatch(_OtherReader):
+    reader_class = _ByBatch
+
+
+class _AllBarriers(LogReader):
+    def _lets_through(self, entry: LoggedControl, replayed: bool) -> bool:
+        return entry.position >= self.skip_before
+
+
+class ReplaysEveryBarrier(_OtherReader):
+    reader_class = _AllBarriers
+
+
+class _EvenBehind(LogReader):
+    def _lets_through(self, entry: LoggedControl, replayed: bool) -> bool:
+        return True if entry.position < self.skip_before else LogReader._lets_through(self, entry, replayed)
+
+
+class SendsBarriersDuringCatchUp(_OtherReader):
+    reader_class = _EvenBehind
+
+
+class CleansWhatWasRead(ChannelLog):
+    def completed(self, checkpoint: int) -> None:
+        ChannelLog.completed(self, checkpoint)
+        held_from = self._held_from
+        while self.reader is not None and self._first_index < self.reader.index:
+            self._forget_first()
+        self._held_from = held_from
+
+
+class AlwaysWhole(ChannelLog):
+    def is_whole_for(self, checkpoint: int) -> bool:
+        return True
+
+
+BUGS: dict[str, Parts] = {
+    "alignment off": Parts(alignment=NeverBlocks),
+    "barrier overtakes a record": Parts(barriers_keep_their_place=False),
+    "stale acknowledgement accepted": Parts(coordinator=TakesStaleAcknowledgements),
+    "final state for a barrier that was sent before": Parts(coordinator=TakesFinalStatesForOlderBarriers),
+    "prepared transaction dropped on abort": Parts(lineage=DropsOnAbort),
+    "commit before complete": Parts(commits_wait_for_the_manifest=False),
+    "manifest landing after its abort": Parts(unknown_outcomes_are_resolved=False),
+    "refusal after an unknown outcome taken as final": Parts(refusals_after_unknown_are_checked=False),
+    "attempt number reused by the next driver": Parts(generations_are_new=False),
+    "replaced driver swaps against what it reads": Parts(drivers_swap_against_their_own_version=False),
+    "savepoint that commits": Parts(savepoints_do_not_commit=False),
+    "zombie not fenced": Parts(connections_are_fenced=False),
+    "watermark not restored": Parts(watermarks=forgets_watermarks),
+    "one failure restarted twice": Parts(region_run=HandlesEveryReport),
+    "replay off by one": Parts(log=ReplaysOneTooFew),
+    "dedupe by batch instead of record": Parts(log=DedupesByBatch),
+    "an aborted barrier aligned on replay": Parts(log=ReplaysEveryBarrier),
+    "a barrier let through during a producer's catch-up": Parts(
+        log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False
+    ),
+    "log cleaned too early": Parts(log=CleansWhatWasRead),
+    "memory log called whole too early": Parts(log=AlwaysWhole),
+}
