@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -78,49 +78,74 @@ def _as_table(rows: Sequence[PieceRow]) -> pa.Table:
 def _rows(table: FrozenTable, keys: RecordKeys, key_groups: int) -> Iterator[PieceRow]:
     if table.dropped:
         yield PieceRow(table.name, -1, DROP, len(table.dropped), pack(list(table.dropped)), None, None)
-    entries = ((space, key, value) for space, values in table.spaces.items() for key, value in values.items())
-    while chunk := list(islice(entries, _CHUNK)):
-        spaces, chunk_keys, values = (list(column) for column in zip(*chunk, strict=True))
-        for group, members in _by_group(keys.groups(chunk_keys, key_groups)):
-            yield from _group_rows(table, group, members, spaces, chunk_keys, values, keys)
+    for chunk in _chunks(table):
+        groups = keys.groups(chunk.keys, key_groups)
+        order = np.argsort(groups, kind="stable")
+        ordered = chunk.take(order)
+        present, starts = np.unique(groups[order], return_index=True)
+        for group, start, end in zip(present.tolist(), starts, [*starts[1:], len(order)], strict=True):
+            part = ordered.slice(start, end)
+            yield from _group_rows(table, group, part, keys)
 
 
-def _by_group(groups: Any) -> Iterator[tuple[int, list[int]]]:
-    """Each key group with the positions of its entries, in their order."""
-    order = np.argsort(groups, kind="stable")
-    present, starts = np.unique(groups[order], return_index=True)
-    for group, members in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-        yield group, members.tolist()
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Parallel lists; no spaces where all entries are in the space FLAT."""
 
+    spaces: list[int] | None
+    keys: list[Key]
+    values: list[Any]
 
-def _group_rows(
-    table: FrozenTable,
-    group: int,
-    members: Sequence[int],
-    spaces: list[int],
-    chunk_keys: list[Key],
-    values: list[Any],
-    keys: RecordKeys,
-) -> Iterator[PieceRow]:
-    put = [member for member in members if values[member] is not MISSING]
-    gone = [member for member in members if values[member] is MISSING]
-    for action, chosen in ((PUT, put), (REMOVE, gone)):
-        if not chosen:
-            continue
-        chosen_spaces = [spaces[member] for member in chosen]
-        chosen_keys = [chunk_keys[member] for member in chosen]
-        packed_values = None
-        if action == PUT and table.codec is not None:
-            packed_values = _packed(table, table.codec, chosen_keys, [values[member] for member in chosen])
-        yield PieceRow(
-            table.name,
-            group,
-            action,
-            len(chosen),
-            pack(chosen_spaces) if any(chosen_spaces) else None,
-            keys.encode(chosen_keys),
-            packed_values,
+    def take(self, order: Any) -> _Entries:
+        return _Entries(
+            None if self.spaces is None else _taken(self.spaces, order),
+            _taken(self.keys, order),
+            _taken(self.values, order),
         )
+
+    def slice(self, start: int, end: int) -> _Entries:
+        spaces = None if self.spaces is None else self.spaces[start:end]
+        return _Entries(spaces, self.keys[start:end], self.values[start:end])
+
+    def where(self, chosen: list[bool]) -> _Entries:
+        spaces = None if self.spaces is None else list(compress(self.spaces, chosen))
+        return _Entries(spaces, list(compress(self.keys, chosen)), list(compress(self.values, chosen)))
+
+
+def _taken(items: list[Any], order: Any) -> list[Any]:
+    taken: list[Any] = np.fromiter(items, object, len(items))[order].tolist()
+    return taken
+
+
+def _chunks(table: FrozenTable) -> Iterator[_Entries]:
+    """All entries: of the space FLAT by themselves, of the others, which may be many and small, together."""
+    flat = table.spaces.get(FLAT, {})
+    keys, values = iter(flat), iter(flat.values())
+    while chunk := list(islice(keys, _CHUNK)):
+        yield _Entries(None, chunk, list(islice(values, _CHUNK)))
+    others = [space for space in table.spaces if space != FLAT]
+    spaces = chain.from_iterable(repeat(space, len(table.spaces[space])) for space in others)
+    keys = chain.from_iterable(table.spaces[space] for space in others)
+    values = chain.from_iterable(table.spaces[space].values() for space in others)
+    while chunk := list(islice(keys, _CHUNK)):
+        yield _Entries(list(islice(spaces, _CHUNK)), chunk, list(islice(values, _CHUNK)))
+
+
+def _group_rows(table: FrozenTable, group: int, entries: _Entries, keys: RecordKeys) -> Iterator[PieceRow]:
+    gone = [value is MISSING for value in entries.values]
+    if any(gone):
+        yield _row(table, group, REMOVE, entries.where(gone), keys)
+        entries = entries.where([not missing for missing in gone])
+    if entries.keys:
+        yield _row(table, group, PUT, entries, keys)
+
+
+def _row(table: FrozenTable, group: int, action: int, entries: _Entries, keys: RecordKeys) -> PieceRow:
+    values = None
+    if action == PUT and table.codec is not None:
+        values = _packed(table, table.codec, entries.keys, entries.values)
+    spaces = None if entries.spaces is None else pack(entries.spaces)
+    return PieceRow(table.name, group, action, len(entries.keys), spaces, keys.encode(entries.keys), values)
 
 
 def _packed(table: FrozenTable, codec: ValueCodec, keys: list[Key], values: list[Any]) -> bytes:

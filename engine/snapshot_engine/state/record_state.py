@@ -123,10 +123,11 @@ class RecordState:
     def freeze(self, checkpoint: int, meta: Mapping[str, Any]) -> RecordSnapshot:
         """The synchronous part of a snapshot: nothing is copied here but what changed, where that is known."""
         if not self.owner.incremental or checkpoint < 0:
-            return self._frozen(checkpoint, meta, None)
+            return self._frozen(checkpoint, meta, None, {})
         changes = {name: table.take_changes() for name, table in self.tables.items()}
         self._changes.append((checkpoint, changes))
-        snapshot = self._frozen(checkpoint, meta, self._lineage_for_changes())
+        since = self._changes_since_completed()
+        snapshot = self._frozen(checkpoint, meta, self._lineage_for(since), since)
         self._pending[checkpoint] = snapshot
         return snapshot
 
@@ -150,23 +151,26 @@ class RecordState:
     def schema(self) -> dict[str, Any]:
         return {"keys": self.keys.described(), "states": dict(self._texts)}
 
-    def _frozen(self, checkpoint: int, meta: Mapping[str, Any], lineage: _Lineage | None) -> RecordSnapshot:
+    def _frozen(
+        self, checkpoint: int, meta: Mapping[str, Any], lineage: _Lineage | None, changes: Mapping[str, Changes]
+    ) -> RecordSnapshot:
         view = View()
         if lineage is None:
             tables = [table.freeze(view) for table in self.tables.values()]
         else:
-            changed = self._changes_since_completed()
-            tables = [table.freeze_changes(view, changed[name]) for name, table in self.tables.items()]
+            tables = [table.freeze_changes(view, changes[name]) for name, table in self.tables.items()]
         return RecordSnapshot(self, checkpoint, view, tables, {**meta}, lineage)
 
-    def _lineage_for_changes(self) -> _Lineage | None:
-        """What to refer to, or None if everything should be written: at first, now and then, or if most has changed."""
+    def _lineage_for(self, changes: Mapping[str, Changes]) -> _Lineage | None:
+        """What to refer to, or None if everything should be written: at first, now and then, or if most changed."""
         if self._completed is None or self._completed.deltas >= MOST_DELTAS:
             return None
-        changed = sum(map(len, self._changes_since_completed().values()))
+        changed = sum(map(len, changes.values()))
         return self._completed if changed * 2 <= sum(map(len, self.tables.values())) else None
 
-    def _changes_since_completed(self) -> dict[str, Changes]:
+    def _changes_since_completed(self) -> Mapping[str, Changes]:
+        if len(self._changes) == 1:
+            return self._changes[0][1]
         merged = {name: Changes() for name in self.tables}
         for _, changes in self._changes:
             for name, change in changes.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -194,7 +194,7 @@ class StateTable:
         """The present values of what changed; MISSING for what is gone."""
         self._views.append(weakref.ref(view))
         self._owned.clear()
-        spaces = {space: dict(self._present(space, keys)) for space, keys in changes.keys.items()}
+        spaces = {space: self._present(space, keys) for space, keys in changes.keys.items()}
         return FrozenTable(self.name, self.codec, spaces, tuple(changes.dropped))
 
     def take_changes(self) -> Changes:
@@ -204,7 +204,6 @@ class StateTable:
             self._changes = Changes()
         return taken
 
-    def _present(self, space: int, keys: set[Key]) -> Iterator[tuple[Key, Any]]:
-        values = self.spaces.get(space, {})
-        for key in keys:
-            yield key, values.get(key, MISSING)
+    def _present(self, space: int, keys: set[Key]) -> dict[Key, Any]:
+        get = self.spaces.get(space, {}).get
+        return {key: get(key, MISSING) for key in keys}
