@@ -15,6 +15,8 @@ from snapshot_engine.graph.logical import LogicalGraph, Step
 from snapshot_engine.operators.stream_type import StreamType
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from snapshot_engine.api.schemas import SchemaLike
     from snapshot_engine.api.stream import DataStream
     from snapshot_engine.connectors.protocols import Source
@@ -43,6 +45,13 @@ class Environment:
         Set it before the job's first start, if at all: it can never change for a job that has state.
         """
         self.graph = LogicalGraph()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the Spark that runs the job, for `DataFrameSource`. Starts it if it does not run yet."""
+        from snapshot_engine.runtime.spark import embedded_session
+
+        return embedded_session()
 
     def from_source(
         self,

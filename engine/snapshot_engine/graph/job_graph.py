@@ -49,6 +49,8 @@ class OperatorNode:
     factory: Callable[[], Operator]
     location: SourceLocation
     stateful: bool = False
+    source: Any = None
+    """The Source object, where the operator reads one: the driver has it materialised if it needs that."""
     sink: Any = None
     """The Sink object, where the operator is one: the JobMaster commits through it."""
     nondeterminism: str | None = None

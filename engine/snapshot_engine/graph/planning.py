@@ -124,6 +124,7 @@ def _operator(node: LogicalNode, uid: str) -> OperatorNode:
         factory=step.factory if step else _unknown_operator,
         location=node.location,
         stateful=bool(step and step.stateful),
+        source=node.source,
         sink=node.sink,
         nondeterminism=step.nondeterminism if step else None,
     )

@@ -33,7 +33,7 @@ from snapshot_engine.runtime.commits import CommitFailed, Committer
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.errors import OwnershipLost, StorageUnavailable
+from snapshot_engine.storage.errors import OwnershipLost, StorageError, StorageUnavailable
 from snapshot_engine.storage.manifest import Manifest, PathStep, SubtaskSnapshot, VertexSnapshot
 from snapshot_engine.storage.manifest import Timings as StoredTimings
 
@@ -201,6 +201,10 @@ class Checkpointing:
         states = self.coordinator.acknowledged_states()
         return {handle.path for handle in _handles(states) if handle.shared}
 
+    def sweep(self) -> None:
+        """Delete what crashes and earlier drivers left behind in storage."""
+        self._in_background(lambda: self._store.sweep(pending=self.coordinator.pending))
+
     def _in_background(self, work: Callable[[], Any]) -> None:
         """Cleaning: what fails is an orphan, and swept later."""
 
@@ -239,7 +243,9 @@ class Checkpointing:
         manifest = self._manifest(action, path)
         try:
             uri, replaced = await asyncio.to_thread(self._store_manifest, manifest, action)
-        except OSError as error:
+        except (OwnershipLost, StorageUnavailable):
+            raise
+        except (OSError, StorageError) as error:
             self._perform(self.coordinator.manifest_failed(action.checkpoint, str(error), self._clock()))
             return
         if action.retained:

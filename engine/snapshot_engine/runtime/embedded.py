@@ -22,6 +22,7 @@ from snapshot_engine.runtime.job_metrics import JobMetrics
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.storage import layout
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.errors import StorageError
 from snapshot_engine.wire.spec import StreamingJob
@@ -65,6 +66,15 @@ def launch_on_spark(graph: JobGraph, execution: ExecutionGraph, conf: dict[str, 
     return SparkLauncher(embedded_context(graph.name, slots_of(execution), conf))
 
 
+def materialise_sources(graph: JobGraph, settings: JobSettings, restored: bool) -> None:
+    """Rows that only the driver has, those of a DataFrame, are put where the slots can read them."""
+    for vertex in graph.vertices.values():
+        for node in vertex.operators:
+            if hasattr(node.source, "materialise"):
+                place = settings.storage.where.absolute(layout.source_folder(node.uid))
+                node.source.materialise(f"{settings.storage.uri.rstrip('/')}/{place}", restored)
+
+
 @asynccontextmanager
 async def running_job(
     settings: JobSettings,
@@ -78,6 +88,8 @@ async def running_job(
     """The job, started, with its control API. It is over when the task is."""
     store = open_job_store(settings)
     await asyncio.to_thread(store.acquire, settings.uid, settings.take_over)
+    restored = settings.restore_from is not None or store.latest() is not None
+    await asyncio.to_thread(materialise_sources, graph.graph, settings, restored)
     registry = CollectorRegistry()
     board = StatusBoard(settings, graph, store.generation, launcher.application_id)
     board.recall(list(store.history()))

@@ -168,6 +168,7 @@ class JobMaster:
             await self._committer.commit(manifest)
         kept = await asyncio.to_thread(self._retained_manifests)
         await self._committer.sweep(self.generation, kept)
+        self.checkpoints.sweep()
 
     def _choose_checkpoint(self) -> Manifest | None:
         wanted = self.settings.restore_from

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from pyspark import BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
+from pyspark.sql import SparkSession
 
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
@@ -45,12 +46,21 @@ OWNED_SETTINGS: Mapping[str, str] = {
 }
 
 
+MOST_EMBEDDED_SLOTS = 64
+"""A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
+
+
+def embedded_session() -> SparkSession:
+    """For pipelines that begin with a DataFrame: the session of the Spark that will run the slots too."""
+    return SparkSession(embedded_context("streamingjob", MOST_EMBEDDED_SLOTS // 2, {}))
+
+
 def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkContext:
     """A Spark inside this process, with room for `slots` slots and for those that have not yet ended."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
-        "spark.master": f"local[{2 * slots},1]",
+        "spark.master": f"local[{max(MOST_EMBEDDED_SLOTS, 2 * slots)},1]",
         "spark.app.name": job,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -67,6 +67,11 @@ def checkpoint_folder(checkpoint: int, generation: int) -> str:
     return f"{CHECKPOINTS}/{checkpoint}-{generation}"
 
 
+def source_folder(uid: str) -> str:
+    """Where the rows of a source lie that only the driver has."""
+    return f"sources/{component(uid)}"
+
+
 def savepoint_folder(name: str) -> str:
     return f"{SAVEPOINTS}/{component(name)}"
 
