@@ -6,8 +6,10 @@ generate: $(STAMP)  ## the CRD, its copy in the chart and its reference page, fr
 	cp crds/streamingjobs.yaml charts/streamingjob-operator/files/streamingjobs.yaml
 	$(PY) -m streamingjob_operator.reference > docs/crd-reference.md
 
+RENDER := helm template x charts/streamingjob-operator --kube-version 1.35.0
+
 chart-lint:  ## helm lint and a rendering of every switch
 	helm lint charts/streamingjob-operator
-	helm template x charts/streamingjob-operator > /dev/null
-	helm template x charts/streamingjob-operator --set 'watchNamespaces={a,b}' --set metrics.podMonitor.enabled=true \
+	$(RENDER) > /dev/null
+	$(RENDER) --set 'watchNamespaces={a,b}' --set metrics.podMonitor.enabled=true \
 	  --set networkPolicy.enabled=true --set crd.install=false > /dev/null

@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 from streamingjob_operator import naming
-from streamingjob_operator.kube import PODS, SERVICE_ACCOUNTS, STREAMING_JOBS, Kind, Kube
+from streamingjob_operator.kube import PODS, SERVICE_ACCOUNTS, STREAMING_JOBS, ApiError, Kind, Kube
 
 ROOT = Path(__file__).parents[3]
 NAMESPACES = Kind("/api/v1", "namespaces")
@@ -172,8 +172,10 @@ class Cluster:
 
     async def run(self):
         while True:
-            for pod in await self.kube.list(PODS, self.namespace):
-                await self._attend(pod)
+            # A kubelet tries again, too, when somebody else has changed a pod or the API server is slow.
+            with contextlib.suppress(ApiError, TimeoutError):
+                for pod in await self.kube.list(PODS, self.namespace):
+                    await self._attend(pod)
             await asyncio.sleep(0.05)
 
     async def _attend(self, pod):
@@ -182,16 +184,17 @@ class Cluster:
             await self.kube.delete(PODS, self.namespace, name, grace=0)
         elif labels.get(naming.COMPONENT_LABEL) == naming.PLANNER:
             await self.set_status(name, {"phase": "Succeeded"})
-        elif labels.get(naming.COMPONENT_LABEL) == naming.DRIVER and name not in self.masters:
+        elif labels.get(naming.COMPONENT_LABEL) == naming.DRIVER and "podIP" not in pod.get("status", {}):
             await self._start_driver(name, int(labels[naming.GENERATION_LABEL]))
 
     async def _start_driver(self, name, generation):
-        self._next += 1
-        address = f"127.{self._next // 65536 + 1}.{self._next // 256 % 256}.{self._next % 256}"
-        master = JobMaster(address, generation)
-        self.masters[name] = master
-        await master.start()
+        if name not in self.masters:
+            self._next += 1
+            address = f"127.{self._next // 65536 + 1}.{self._next // 256 % 256}.{self._next % 256}"
+            self.masters[name] = JobMaster(address, generation)
+            await self.masters[name].start()
         ready = {"type": "Ready", "status": "True"}
+        address = self.masters[name].address
         await self.set_status(name, {"phase": "Running", "podIP": address, "conditions": [ready]})
 
     async def set_status(self, name, status):
