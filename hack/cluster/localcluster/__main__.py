@@ -14,7 +14,7 @@ from localcluster.api_server import FOLDER_PREFIX, api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
 from localcluster.settings import PROJECT_IMAGE, Settings
-from localcluster.testing.chosen_cluster import started_by_tests
+from localcluster.testing.chosen_cluster import given_cluster, require_answer, started_by_tests
 
 STARTED = time.monotonic()
 
@@ -24,6 +24,11 @@ def say(message: str) -> None:
 
 
 def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    if given := given_cluster(cluster.settings):
+        require_answer(given)
+        say(f"{given.kubeconfig or 'the current context'} names a cluster that answers: the tests use that one")
+        print("\n  unset KUBECONFIG (or choose no kind or minikube context) to have one brought up here")
+        return
     cluster.up(arguments.nodes)
     started_by_tests(cluster).unlink(missing_ok=True)
     paths = cluster.settings.paths

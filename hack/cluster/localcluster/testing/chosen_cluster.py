@@ -29,7 +29,8 @@ class ChosenCluster:
     @property
     def kubeconfig(self) -> Path:
         """A file, for clients that want one."""
-        return self.kubectl.kubeconfig or Path("~/.kube/config").expanduser()
+        default = os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep)[0]
+        return self.kubectl.kubeconfig or Path(default).expanduser()
 
     @property
     def shared_folders(self) -> Path | None:
@@ -46,18 +47,23 @@ class ChosenCluster:
 
 @contextmanager
 def chosen_cluster(settings: Settings, say: Callable[[str], None]) -> Iterator[ChosenCluster]:
-    local = LocalCluster(settings, say)
-    given = given_cluster(settings)
-    if given:
+    if given := given_cluster(settings):
         require_answer(given)
-        yield ChosenCluster(given, local if given.kubeconfig == settings.paths.kubeconfig else None)
+        yield ChosenCluster(given, None)
         return
+    local = LocalCluster(settings, say)
     with local_cluster(local):
         yield ChosenCluster(Kubectl(find_kubectl(settings.paths), settings.paths.kubeconfig), local)
 
 
 def given_cluster(settings: Settings) -> Kubectl | None:
-    if named := os.environ.get("KUBECONFIG"):
+    """The cluster that somebody else has chosen; None if nobody has, or if it is our own."""
+    named = os.environ.get("KUBECONFIG", "")
+    if named and Path(named).resolve() == settings.paths.kubeconfig:
+        return None
+    if os.pathsep in named:
+        return Kubectl(find_kubectl(settings.paths), None)  # it reads the whole list itself
+    if named:
         return Kubectl(find_kubectl(settings.paths), Path(named).resolve())
     if development_context(current_context()):
         return Kubectl(find_kubectl(settings.paths), None)

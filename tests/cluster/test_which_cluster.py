@@ -1,0 +1,41 @@
+"""A cluster that somebody has chosen is used, and ours is not brought up beside it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from localcluster.settings import REPOSITORY, Settings
+from localcluster.testing.chosen_cluster import chosen_cluster, development_context, given_cluster
+
+pytestmark = pytest.mark.cluster
+
+
+def test_tests_run_against_the_cluster_that_kubeconfig_names(api_server, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    with chosen_cluster(Settings.from_environment(), print) as chosen:
+        assert chosen.local is None
+        assert chosen.kubeconfig == api_server.kubeconfig
+        assert chosen.kubectl.get("namespace", "default") is not None
+
+
+def test_make_cluster_leaves_it_at_the_cluster_that_kubeconfig_names(api_server):
+    environment = {"KUBECONFIG": str(api_server.kubeconfig), "STREAMINGJOB_CLUSTER_NAME": "sjnever"}
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack" / "cluster"), **environment}
+    command = [sys.executable, "-m", "localcluster", "up"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "names a cluster that answers" in done.stdout
+
+
+def test_our_own_kubeconfig_is_ours(monkeypatch):
+    settings = Settings.from_environment()
+    monkeypatch.setenv("KUBECONFIG", str(settings.paths.kubeconfig))
+    assert given_cluster(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("context", "taken"), [("kind-tests", True), ("minikube", True), ("production", False), ("", False)]
+)
+def test_only_contexts_made_for_development_are_taken_unasked(context, taken):
+    assert development_context(context) is taken
