@@ -12,7 +12,8 @@ from benchmarks.engines import Engine, Session, directory_of, discard_work
 from benchmarks.launch import WorkerFailedError
 from benchmarks.outcomes import Outcome, describe, takes_part
 from benchmarks.plan import Plan
-from benchmarks.sizing import PROBE_SLICES, scaled, slices_for, small_settings
+from benchmarks.settings import Run, Settings
+from benchmarks.sizing import PROBES, scaled, slices_for, small_settings
 
 
 def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[str], None]) -> list[Outcome]:
@@ -79,11 +80,19 @@ def _check_and_warm_up(session: Session, outcome: Outcome) -> None:
 def _measure(session: Session, outcome: Outcome, target_seconds: float) -> None:
     short = session.run(replace(outcome.settings, slices=1))
     if not outcome.slices:
-        probe = session.run(replace(outcome.settings, slices=PROBE_SLICES))
-        outcome.slices = slices_for(short.seconds, probe.seconds, target_seconds)
+        outcome.slices = _find_slices(session, outcome.settings, short, target_seconds)
     settings = replace(outcome.settings, slices=outcome.slices)
     outcome.runs.append(session.run(settings).after(short))
     discard_work(directory_of(outcome.engine, settings))
+
+
+def _find_slices(session: Session, settings: Settings, short: Run, target_seconds: float) -> int:
+    """Probe with more and more slices until the run is clearly longer than a short one."""
+    for slices in PROBES if target_seconds else ():
+        probe = session.run(replace(settings, slices=slices))
+        if probe.after(short).short or slices == PROBES[-1]:
+            return slices_for(short, probe, slices, target_seconds)
+    return 1
 
 
 def _note(journal: Path, outcome: Outcome) -> None:

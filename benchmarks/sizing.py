@@ -4,20 +4,24 @@ import math
 from dataclasses import replace
 
 from benchmarks.nexmark.events import EVENTS_PER_EPOCH
-from benchmarks.settings import Settings
+from benchmarks.settings import Run, Settings
 
 CHECK_EVENTS = 200_000
 CHECK_SLICES = 2
 CHECK_EVENT_SECONDS = 32
 MOST_SLICES = 1_000
-PROBE_SLICES = 10
+PROBES = (10, 50, 250, MOST_SLICES)
 _LEAST_SECONDS_PER_SLICE = 0.002
 
 
-def slices_for(short_seconds: float, probe_seconds: float, target_seconds: float) -> int:
-    """How many slices last for the target, judged by runs of one slice and of PROBE_SLICES."""
-    per_slice = max((probe_seconds - short_seconds) / (PROBE_SLICES - 1), _LEAST_SECONDS_PER_SLICE)
-    return min(MOST_SLICES, 1 + math.ceil(target_seconds / per_slice))
+def slices_for(short: Run, probe: Run, probe_slices: int, target_seconds: float) -> int:
+    """How many slices last for the target, judged by runs of one slice and of `probe_slices`.
+
+    Judged by CPU time spread over the slots: on a busy machine wall-clock time would make runs too short.
+    """
+    cpu_per_slice = (probe.cpu_seconds - short.cpu_seconds) / (probe_slices - 1)
+    seconds_per_slice = max(cpu_per_slice / short.parallelism, _LEAST_SECONDS_PER_SLICE)
+    return min(MOST_SLICES, 1 + math.ceil(target_seconds / seconds_per_slice))
 
 
 def scaled(settings: Settings, scale: float) -> Settings:

@@ -26,8 +26,9 @@ def test_an_engine_takes_part_only_in_queries_it_has() -> None:
 
 
 def test_slices_are_chosen_by_what_a_further_slice_takes() -> None:
-    assert slices_for(short_seconds=5.0, probe_seconds=9.5, target_seconds=10) == 21
-    assert slices_for(short_seconds=5.0, probe_seconds=4.9, target_seconds=10) == MOST_SLICES
+    probe = replace(RUN, cpu_seconds=12.0)
+    assert slices_for(RUN, probe, probe_slices=10, target_seconds=10) == 21, "1 CPU second each, two slots"
+    assert slices_for(RUN, replace(RUN, cpu_seconds=2.9), 10, target_seconds=10) == MOST_SLICES
 
 
 def test_rates_leave_out_what_a_short_run_costs() -> None:
