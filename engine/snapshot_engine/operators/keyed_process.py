@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class TimedOperator(KeyedOperator):
             context.timestamp = timestamp if domain == "event" else None
             try:
                 self.take(self.function.on_timer(timestamp, context))
+                self.emissions.stamp(context.emitted_time())
             except Exception as error:
                 told = f"on_timer({timestamp}) for key {context.current_key!r:.100}"
                 raise UserFunctionError(self.name, told, error, has_record=False) from error
@@ -79,24 +81,30 @@ class TimedOperator(KeyedOperator):
     def take(self, results: Any) -> None:
         """What a user's function returned or yields: any number of results."""
         if results is not None:
-            self.emissions.add_all(_several(results), self.context.emitted_time())
+            self.emissions.values.extend(_several(results))
 
     def process_records(self, data: Data, type_: StreamType, reader: KeyReader, fn: Callable[..., Any]) -> None:
         """Call `fn` for every record, with its key current."""
         records = to_records(data, type_)
         keys = reader.of(data, records)
         times: Iterable[int | None] = repeat(None) if records.timestamps is None else records.timestamps.tolist()
-        current, context, take = self.current, self.context, self.take
+        current, context, emissions = self.current, self.context, self.emissions
+        values, stamps = emissions.values, emissions.times
         record: Any = None
         try:
             for record, current.key, context.timestamp in zip(records.values, keys, times, strict=False):
                 results = fn(record, context)
                 if results is not None:
-                    take(results)
+                    values.extend(results if type(results) in _PLURAL else _several(results))
+                if len(stamps) < len(values) and emissions.keeps_times:
+                    emissions.stamp(context.emitted_time())
         except Exception as error:
             told = f"{fn.__name__}() for key {context.current_key!r:.100}"
             raise UserFunctionError(self.name, told, error, record, has_record=True) from error
         self.emissions.flush(self.output)
+
+
+_PLURAL = (list, GeneratorType)
 
 
 def _several(results: Any) -> Iterable[Any]:
@@ -158,7 +166,7 @@ class BatchKeyedProcessOperator(TimedOperator):
 
     def take(self, results: Any) -> None:
         if results is not None:
-            self.emissions.add_all((results,) if isinstance(results, pa.RecordBatch) else results, 0)
+            self.emissions.values.extend((results,) if isinstance(results, pa.RecordBatch) else results)
 
 
 class _BatchEmissions(Emissions):

@@ -27,18 +27,16 @@ class Emissions:
         self.times: list[int] = []
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
         self._producer = producer
-        self._keeps_times = keeps_times
-
-    def add(self, value: Any, time: int) -> None:
-        self.values.append(value)
-        if self._keeps_times:
-            self.times.append(time)
+        self.keeps_times = keeps_times
 
     def add_all(self, values: Iterable[Any], time: int) -> None:
-        before = len(self.values)
         self.values.extend(values)
-        if self._keeps_times:
-            self.times.extend([time] * (len(self.values) - before))
+        self.stamp(time)
+
+    def stamp(self, time: int) -> None:
+        """Give all values added since the last call this event time: those of one record or timer."""
+        if self.keeps_times:
+            self.times.extend([time] * (len(self.values) - len(self.times)))
 
     def add_side(self, tag: str, value: Any, time: int) -> None:
         values, times = self._sides.setdefault(tag, ([], []))
@@ -48,7 +46,7 @@ class Emissions:
     def flush(self, output: Output) -> None:
         """Put everything out; the lists are handed over, not used again."""
         if self.values:
-            times = np.array(self.times, np.int64) if self._keeps_times else None
+            times = np.array(self.times, np.int64) if self.keeps_times else None
             output.emit(Records(self.values, times, self._producer))
             self.values, self.times = [], []
         if self._sides:
@@ -84,7 +82,7 @@ class CallContext:
         return self._clock()
 
     def emit(self, value: Any) -> None:
-        self._emissions.add(value, self.emitted_time())
+        self._emissions.values.append(value)
 
     def emit_side(self, tag: str, value: Any) -> None:
         self._emissions.add_side(tag, value, self.emitted_time())

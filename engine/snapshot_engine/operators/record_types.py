@@ -28,5 +28,7 @@ class RowFolding:
         self._schema = schema
 
     def as_row(self, value: Any, operator: str) -> Any:
+        if type(value) is tuple and len(value) == self.width:
+            return self.row(value)
         columns = fields_of([value], self._schema, operator)
         return self.row([column[0] for column in columns])

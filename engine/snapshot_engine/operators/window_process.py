@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from snapshot_engine.operators.event_times import Times
+from snapshot_engine.operators.aligned_windows import AlignedWindows
 from snapshot_engine.operators.function_context import close_function, open_function
 from snapshot_engine.operators.functions import Window
 from snapshot_engine.operators.key_reading import KeyReader
@@ -20,10 +20,11 @@ from snapshot_engine.operators.keyed_operator import KeyedOperator
 from snapshot_engine.operators.operator import Data, OperatorContext
 from snapshot_engine.operators.process_context import Emissions
 from snapshot_engine.operators.records import Records, needs_times, to_records
+from snapshot_engine.operators.session_windows import SessionWindows
 from snapshot_engine.operators.stream_type import StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.operators.window_folds import FunctionKind, WindowCallContext, fold_of
-from snapshot_engine.operators.window_storage import AlignedWindows, SessionWindows, WindowStorage
+from snapshot_engine.operators.window_storage import WindowStorage
 from snapshot_engine.operators.windows import SessionWindow, WindowShape
 from snapshot_engine.state.record_keys import Key
 
@@ -58,10 +59,14 @@ class WindowProcessOperator(KeyedOperator):
     def open_state(self, context: OperatorContext) -> None:
         open_function(self.function, context)
         self._fold = fold_of(self.function_kind, self.function, self.input, self.name)
-        make = SessionWindows if isinstance(self.window, SessionWindow) else AlignedWindows
-        self._windows: WindowStorage = make(self.window, self._fold, self.allowed_lateness_ms, self.state)  # type: ignore[arg-type]
+        self._windows = self._open_windows()
         self._emissions = Emissions(self.name, keeps_times=needs_times(self.type))
         self._context = WindowCallContext(context.clock, self._emit_side)
+
+    def _open_windows(self) -> WindowStorage:
+        if isinstance(self.window, SessionWindow):
+            return SessionWindows(self.window, self._fold, self.allowed_lateness_ms, self.state)
+        return AlignedWindows(self.window, self._fold, self.allowed_lateness_ms, self.state)
 
     def close(self) -> None:
         close_function(self.function)
@@ -70,10 +75,15 @@ class WindowProcessOperator(KeyedOperator):
         records = to_records(data, self.input)
         assert records.timestamps is not None
         keys = self.reader.of(data, records)
-        late = self._add(keys, records, records.timestamps)
+        try:
+            late = self._windows.add(keys, records.values, records.timestamps, self.watermark)
+        except Exception as error:
+            record = records.values[self._windows.position]
+            doing = f"the window's {self.function_kind} function"
+            raise UserFunctionError(self.name, doing, error, record, has_record=True) from error
         if late:
             self._put_out_late(records, late)
-        for key, window, kept in self._windows.again(self.watermark):
+        for key, window, kept in self._windows.again():
             self._put_out(key, window, kept)
         self._emissions.flush(self.output)
 
@@ -83,24 +93,8 @@ class WindowProcessOperator(KeyedOperator):
             self._put_out(key, window, kept)
             if self._emissions.full:
                 self._emissions.flush(self.output)
-        self._windows.forget(timestamp)
         self._emissions.flush(self.output)
         self.output.watermark(timestamp)
-
-    def _add(self, keys: list[Key], records: Records, times: Times) -> list[int]:
-        """Put all records into their windows; the positions of those that are too late for any."""
-        adding = self._windows.adding(keys, records.values, times, self.watermark)
-        late: list[int] = []
-        position = -1
-        try:
-            for position, in_time in enumerate(adding):
-                if not in_time:
-                    late.append(position)
-        except Exception as error:
-            record = records.values[position + 1]
-            doing = f"the window's {self.function_kind} function"
-            raise UserFunctionError(self.name, doing, error, record, has_record=True) from error
-        return late
 
     def _put_out_late(self, records: Records, late: list[int]) -> None:
         self.late_records += len(late)

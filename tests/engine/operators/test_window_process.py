@@ -138,6 +138,17 @@ def test_a_late_record_within_the_allowance_makes_the_result_go_out_again(bench:
     assert operator.state_size()[0] == 0
 
 
+def test_a_session_that_was_over_and_grows_again_goes_out_at_its_new_end(bench: Any) -> None:
+    operator, out = opened(bench, "process", Listing(), SessionWindow(6), allowed_lateness_ms=12)
+    operator.process(0, rows(("a", 1, 0)))
+    operator.on_watermark(5)
+    operator.process(0, rows(("a", 2, 5)))
+    operator.on_watermark(9)
+    assert out.records() == [("a", 0, 6, [1])]
+    operator.on_watermark(10)
+    assert out.records()[1:] == [("a", 0, 11, [1, 2])]
+
+
 def test_a_record_is_late_only_if_it_is_for_all_its_windows(bench: Any) -> None:
     operator, out = opened(bench, "process", Listing(), SlidingWindow(10, 5), late_tag="late")
     operator.on_watermark(9)
@@ -305,6 +316,11 @@ def test_with_late_records_the_last_result_of_a_window_has_all_that_were_in_time
         operator.process(0, rows(*records[start : start + 4]))
         watermark += rng.randrange(12)
         operator.on_watermark(watermark)
+        late = {row[1] for row in out.side("late")}
+        shown = {n for *_, ns in out.records() for n in ns}
+        known = expected_windows(window, [record for record in records[: start + 4] if record[1] not in late])
+        waiting = {n for *_, end, ns in known for n in ns if end - 1 > watermark}
+        assert {n for *_, ns in known for n in ns} <= shown | waiting, "all its windows are over, but it did not go out"
     operator.on_watermark(MAX_WATERMARK)
     late = {row[1] for row in out.side("late")}
     assert len(late) == len(out.side("late")) == operator.late_records
