@@ -74,7 +74,10 @@ class Alignment:
         """`channels` are all input channels, feedback included; `ended` those that had ended in the restored
         snapshot.
 
-        `restored` is the checkpoint the subtask was restored from (0: none): barriers up to it are ignored.
+        `restored` is the newest checkpoint that was over when this attempt began, at least the one it was
+        restored from (0: none): barriers up to it are ignored. While regions restart nothing is pending, so
+        the driver gives the newest number it has used; a barrier of an aborted checkpoint that is still on
+        its way, or that a log sends again, is then never aligned.
         """
         self._mode = mode
         self._open = set(channels) - set(feedback) - set(ended)

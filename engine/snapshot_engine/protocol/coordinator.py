@@ -63,7 +63,8 @@ class Coordinator:
         self._attempts: dict[SubtaskId, Attempt] = {}
         self._active: dict[int, Checkpoint] = {}  # Pending and Completing, in ascending order
         self._aborted: deque[int] = deque(maxlen=REMEMBERED_ABORTS)
-        self._finals: dict[SubtaskId, _Final] = {}
+        self._finals: dict[SubtaskId, _Final] = {}  # also of attempts that are not known yet, or no more
+        self._finished: set[SubtaskId] = set()  # those of them that count
         self._without_inputs: dict[SubtaskId, Attempt] = {}
         self._requests: deque[_SavepointRequest] = deque()
         self._holds: set[Hashable] = set()
@@ -100,7 +101,7 @@ class Coordinator:
 
     @property
     def finished_subtasks(self) -> frozenset[SubtaskId]:
-        return frozenset(subtask for subtask in self._finals if self._is_finished(subtask))
+        return frozenset(self._finished)
 
     def waiting_for(self, checkpoint: int) -> frozenset[SubtaskId]:
         """Who has not acknowledged `checkpoint` yet."""
@@ -137,6 +138,7 @@ class Coordinator:
         if missing := self._subtasks - attempts.keys():
             raise ValueError(f"resume without the attempt of {', '.join(map(str, sorted(missing)))}")
         self._attempts = dict(attempts)
+        self._finished = {s for s, final in self._finals.items() if self._is_current(s, final.attempt)}
         self._suspended = False
         self._failures_in_a_row = 0
         self._last_trigger = now
@@ -247,8 +249,9 @@ class Coordinator:
             self._ignore("finish of another attempt")
             return []
         self._finals[subtask] = _Final(attempt, state, snapshotted)
-        if not self._is_finished(subtask):
+        if not self._is_current(subtask, attempt):
             return []
+        self._finished.add(subtask)
         for checkpoint in self._active.values():
             if subtask in checkpoint.waiting and checkpoint.number > snapshotted:
                 checkpoint.take_final(subtask, state)
@@ -305,7 +308,7 @@ class Coordinator:
         self._failures_in_a_row = 0
         if completed.stop:
             self._over = True
-        elif completed.finished == self._subtasks and self.finished_subtasks == self._subtasks:
+        elif completed.finished == self._subtasks and self._finished == self._subtasks:
             self._over = True
             return [Finished()]
         return []
@@ -320,7 +323,7 @@ class Coordinator:
             requests, self._requests = self._requests, deque()
             for request in requests:
                 actions += self._trigger(now, request)
-        elif self.finished_subtasks == self._subtasks:
+        elif self._finished == self._subtasks:
             actions += self._begin_last_one(now)
         elif self._may_trigger() and now >= self._next_trigger():
             actions += self._trigger(now, None)
@@ -356,7 +359,7 @@ class Coordinator:
             return False
         if any(c.stop for c in self._active.values()):
             return False
-        if self.finished_subtasks == self._subtasks:
+        if self._finished == self._subtasks:
             return self._failures_in_a_row > 0
         periodic = sum(c.savepoint is None for c in self._active.values())
         asked_for = self._config.interval is not None or self._wanted_at_once
@@ -371,7 +374,7 @@ class Coordinator:
     def _triggerable(self) -> list[SubtaskId]:
         """Sources, and heads of loops without open inputs, that have not finished."""
         heads = {s for s, attempt in self._without_inputs.items() if attempt == self._attempts.get(s)}
-        return sorted(s for s in self._sources | heads if not self._is_finished(s))
+        return sorted(s for s in self._sources | heads if s not in self._finished)
 
     def _trigger(self, now: float, request: _SavepointRequest | None) -> list[CoordinatorAction]:
         barrier = Barrier(self._next_id, now)
@@ -382,7 +385,7 @@ class Coordinator:
         checkpoint = Checkpoint(barrier, set(self._subtasks))
         if request is not None:
             checkpoint.savepoint, checkpoint.stop = request
-        for subtask in self.finished_subtasks:
+        for subtask in self._finished:
             checkpoint.take_final(subtask, self._finals[subtask].state)
         self._active[barrier.checkpoint] = checkpoint
         trigger = Trigger(barrier, tuple(self._triggerable()), checkpoint.savepoint, checkpoint.stop)
@@ -429,10 +432,6 @@ class Coordinator:
             return True
         known = self._attempts.get(subtask, attempt)
         return attempt < max(known, said_before or known)
-
-    def _is_finished(self, subtask: SubtaskId) -> bool:
-        final = self._finals.get(subtask)
-        return final is not None and self._is_current(subtask, final.attempt)
 
     def _may_time_out(self, checkpoint: Checkpoint) -> bool:
         return checkpoint.state is CheckpointState.PENDING and bool(checkpoint.waiting)

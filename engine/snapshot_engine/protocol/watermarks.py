@@ -7,7 +7,7 @@ no part in this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class WatermarkMerge:
         known = restored.channels if restored else {}
         self._channels = {channel: known.get(channel, ChannelTime()) for channel in channels}
         self.current = restored.current if restored else MIN_WATERMARK
+        self._at_barrier: dict[int, dict[ChannelId, ChannelTime]] = {}
 
     @property
     def all_idle(self) -> bool:
@@ -72,24 +73,40 @@ class WatermarkMerge:
         self._channels[channel] = ChannelTime(MAX_WATERMARK, False, True)
         return self._advance()
 
-    def snapshot(self) -> WatermarkState:
-        return WatermarkState(self.current, dict(self._channels))
+    def barrier(self, channel: ChannelId, checkpoint: int) -> None:
+        """The barrier of `checkpoint` came on `channel`: the snapshot holds what was said before it.
+
+        It makes a difference in at-least-once mode only, where a channel is read on while others are waited
+        for. Were its later watermarks or its end part of the snapshot, then what it will bring again after a
+        restore would be late, or never be read.
+        """
+        self._at_barrier.setdefault(checkpoint, {})[channel] = self._channels[channel]
+
+    def snapshot(self, checkpoint: int | None = None) -> WatermarkState:
+        """The state for the snapshot of `checkpoint`; None: as it is now."""
+        before = self._at_barrier.get(checkpoint, {}) if checkpoint is not None else {}
+        if checkpoint is not None:
+            self._at_barrier = {n: times for n, times in self._at_barrier.items() if n > checkpoint}
+        if all(self._channels[channel] == time for channel, time in before.items()):
+            return WatermarkState(self.current, dict(self._channels))
+        channels = {**self._channels, **before}
+        return WatermarkState(min(self.current, _merged(channels.values(), self.current)), channels)
 
     def _advance(self) -> int | None:
-        merged = self._merged()
+        merged = _merged(self._channels.values(), self.current)
         if merged <= self.current:
             return None
         self.current = merged
         return merged
 
-    def _merged(self) -> int:
-        times = self._channels.values()
-        active = [time.watermark for time in times if not time.idle]
-        if len(active) > sum(time.ended for time in times) or not any(time.idle for time in times):
-            return min(active, default=self.current)
-        # All that is left is idle: nothing older than the furthest of them will come without being late, and
-        # the result must not depend on the order in which they became idle.
-        return max(time.watermark for time in times if time.idle)
+
+def _merged(times: Collection[ChannelTime], current: int) -> int:
+    active = [time.watermark for time in times if not time.idle]
+    if len(active) > sum(time.ended for time in times) or not any(time.idle for time in times):
+        return min(active, default=current)
+    # All that is left is idle: nothing older than the furthest of them will come without being late, and the
+    # result must not depend on the order in which they became idle.
+    return max(time.watermark for time in times if time.idle)
 
 
 def rescaled(states: Iterable[WatermarkState], channels: Iterable[ChannelId]) -> WatermarkState:

@@ -1,7 +1,7 @@
 """Both ends of a channel, for each exchange. Batches are cut at random where they are taken.
 
-A port belongs to the consumer: `ready` says whether there is something to take, `take` takes it. An outlet belongs to
-the producer. Records travel as tuples, control elements as themselves.
+A port belongs to the consumer: `ready` says whether there is something to take, `take` takes it. An outlet
+belongs to the producer. Records travel as tuples, control elements as themselves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class QueuePort:
     def barrier(self, checkpoint: int) -> None:
         """The barrier of `checkpoint` was taken here."""
 
-    def position(self, checkpoint: int) -> object:  # noqa: ARG002
+    def position(self, checkpoint: int) -> object:
         return None
 
 
@@ -88,8 +88,9 @@ class LogPort(QueuePort):
         self._at_barrier[checkpoint] = self._processed()
 
     def position(self, checkpoint: int) -> int:
-        """Where the barrier lay. In at-least-once mode records behind it may have been processed since; they are
-        read again, for a producer that is restored too may not send the same ones under the same numbers.
+        """Where the barrier lay. In at-least-once mode records behind it may have been processed since; they
+        are read again, for a producer that is restored too may not send the same ones under the same
+        numbers.
         """
         return self._at_barrier.get(checkpoint, self._processed())
 
@@ -159,7 +160,7 @@ class SegmentPort:
     def barrier(self, checkpoint: int) -> None:
         """Barriers do not cross a committed exchange."""
 
-    def position(self, checkpoint: int) -> SegmentPosition:  # noqa: ARG002
+    def position(self, checkpoint: int) -> SegmentPosition:
         return self.reader.position
 
 

@@ -160,5 +160,3 @@ class Checks:
         pairs = [(r, times_seen(expected, r), times_seen(found, r)) for r in known]
         differ = [f"{r} ({was}->{now})" for r, was, now in pairs if was != now]
         return ", ".join(differ[:5]) or "an impossible number of them"
-
-

@@ -1,7 +1,8 @@
 """A simulated driver: the shell around coordinator and recovery, with storage that may not answer.
 
-The order of things is the runtime's: acquire the storage with a new generation, commit again what the latest manifest
-names, start the regions; a manifest counts when `current` names it, and only then is anything committed or deleted.
+The order of things is the runtime's: acquire the storage with a new generation, commit again what the latest
+manifest names, start the regions; a manifest counts when `current` names it, and only then is anything
+committed or deleted.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 NO_TIMES = Timings()
 RESTARTS = RestartConfig(first_delay=0.05, max_delay=0.2, per_region=None, per_job=None)
+NEVER = float("inf")
 STOP_PATIENCE = 0.4  # how long slots may take to stop before they are left to the fence
 
 
@@ -81,12 +83,14 @@ class Driver:
         self._finishing = False
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
+        self._due: float | None = None
+        """When something has to be done if nothing happens before; None: to be found out."""
         self.frozen: list[tuple[object, ...]] = []
         """What came while it was stopped."""
 
     def begin(self) -> None:
         self._current, self._version = self.world.storage.current, self.world.storage.version
-        self._change(_next_owner, self._acquired, lambda reason: self.begin())
+        self._change(_next_owner, self._acquired, lambda _: self.begin())
 
     def exit(self, reason: str) -> None:
         self.world.note(f"driver {self.serial} exits: {reason}")
@@ -309,7 +313,8 @@ class Driver:
             if alone and self.world.parts.catch_up_holds_checkpoints:
                 self.coordinator.hold(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
-            self.world.submit("launch", self, region, attempt, self.latest, alone)
+            settled = self.coordinator.next_id - 1
+            self.world.submit("launch", self, region, attempt, self.latest, settled, alone)
 
     def _leaves_consumers_behind(self, region: int, action: StartRegions) -> bool:
         return any(
@@ -327,6 +332,7 @@ class Driver:
 
     def after_event(self) -> None:
         """A decision waits for the checkpoint that is Completing, then is made at once."""
+        self._due = None
         if self.alive and self.recovery and self.recovery.undecided and self.coordinator.completing is None:
             facts = self._facts()
             self.world.pin_logs(self, self.latest_checkpoint())
@@ -391,8 +397,22 @@ class Driver:
                 raise ValueError(kind)
 
     def tick(self) -> None:
+        """Only if something is due: looking for it is what most ticks do."""
         if self.recovery is None:
             return
+        if self._due is None:
+            self._due = self._next_due()
+        if self.world.now >= self._due:
+            self._due = None
+            self._do_what_is_due()
+
+    def _next_due(self) -> float:
+        assert self.recovery is not None
+        wakeups = [self.coordinator.next_wakeup(), self.recovery.next_wakeup(), *self._deadlines.values()]
+        return min((each for each in wakeups if each is not None), default=NEVER)
+
+    def _do_what_is_due(self) -> None:
+        assert self.recovery is not None
         now = self.world.now
         self.coordinate(self.coordinator.tick(now))
         for (region, attempt), deadline in list(self._deadlines.items()):
@@ -406,11 +426,14 @@ class Driver:
     def request_savepoint(self, name: str, stop: bool) -> None:
         if self.recovery is not None:
             self.coordinate(self.coordinator.request_savepoint(name, self.world.now, stop))
+            self.after_event()
 
 
 IDS_PER_DRIVER = 1000
 
 
 def _next_owner(current: Current) -> Current:
-    """A driver takes the next generation and reserves numbers for its checkpoints, so that none is used twice."""
+    """A driver takes the next generation and reserves numbers for its checkpoints, so that none is used
+    twice.
+    """
     return Current(current.generation + 1, current.retained, current.next_id + IDS_PER_DRIVER, object())

@@ -6,7 +6,9 @@ from collections import Counter
 from random import Random
 
 LOSSY = frozenset({"ack", "decline", "trigger", "abort", "completed"})
-"""Messages that may be lost: each has something that makes up for it (a timeout, a newer barrier, the next one)."""
+"""Messages that may be lost: each has something that makes up for it (a timeout, a newer barrier, the next
+one).
+"""
 
 
 class Faults:

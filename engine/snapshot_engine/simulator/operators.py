@@ -1,4 +1,6 @@
-"""The kinds of subtask: sources, steps that count, windows that wait for the watermark, transactional sinks."""
+"""The kinds of subtask: sources, steps that count, windows that wait for the watermark,
+transactional sinks.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ class Window(Subtask):
 
 
 class Sink(Subtask):
-    """Writes into a transaction that is prepared at every barrier and committed when the checkpoint is complete."""
+    """Writes into a transaction that is prepared at every barrier and committed when the checkpoint is
+    complete.
+    """
 
     def restore(self, own: object) -> None:
         listed = own if isinstance(own, tuple) else ()

@@ -1,7 +1,7 @@
 """The protocol classes a schedule runs on, and the behaviour of the shell around them.
 
-The defaults are the real ones. A planted bug replaces one of them (`planted`), so that a test can show that the
-simulator would find it. No protocol code knows of this.
+The defaults are the real ones. A planted bug replaces one of them (`planted`), so that a test can show that
+the simulator would find it. No protocol code knows of this.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bugs on purpose, one per name: a test plants each and shows that the simulator finds it.
 
-Each is a small subclass of a protocol part, or a rule of the shell switched off; the protocols themselves know nothing
-of this.
+Each is a small subclass of a protocol part, or a rule of the shell switched off; the protocols themselves
+know nothing of this.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ class NeverBlocks(Alignment):
         self.blocked = set()
 
 
+class TakesNumbersForNews(Alignment):
+    """Does not know what was over before its attempt."""
+
+    def __init__(self, channels: Any, mode: Any, feedback: Any = (), *, ended: Any = (), restored: int = 0) -> None:
+        super().__init__(channels, mode, feedback, ended=ended, restored=0)
+
+
 class TakesStaleAcknowledgements(Coordinator):
     def acknowledge(
         self, checkpoint: int, subtask: SubtaskId, attempt: Attempt, state: object, timings: Timings, now: float
@@ -58,8 +65,9 @@ class HandlesEveryReport(RegionRun):
         return super().failed(self.attempt, cause, now)
 
 
-def forgets_watermarks(channels: Collection[ChannelId], restored: WatermarkState | None) -> WatermarkMerge:
-    return WatermarkMerge(channels)
+class ForgetsWatermarks(WatermarkMerge):
+    def __init__(self, channels: Collection[ChannelId], restored: WatermarkState | None = None) -> None:  # noqa: ARG002
+        super().__init__(channels)
 
 
 class _OtherReader(ChannelLog):
@@ -136,11 +144,11 @@ BUGS: dict[str, Parts] = {
     "replaced driver swaps against what it reads": Parts(drivers_swap_against_their_own_version=False),
     "savepoint that commits": Parts(savepoints_do_not_commit=False),
     "zombie not fenced": Parts(connections_are_fenced=False),
-    "watermark not restored": Parts(watermarks=forgets_watermarks),
+    "watermark not restored": Parts(watermarks=ForgetsWatermarks),
     "one failure restarted twice": Parts(region_run=HandlesEveryReport),
     "replay off by one": Parts(log=ReplaysOneTooFew),
     "dedupe by batch instead of record": Parts(log=DedupesByBatch),
-    "an aborted barrier aligned on replay": Parts(log=ReplaysEveryBarrier),
+    "an aborted barrier aligned on replay": Parts(log=ReplaysEveryBarrier, alignment=TakesNumbersForNews),
     "a barrier let through during a producer's catch-up": Parts(
         log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False
     ),

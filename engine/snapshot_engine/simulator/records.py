@@ -1,7 +1,7 @@
 """The records of one schedule, and how often each was seen, counted in lanes of one integer.
 
-A record is a small integer. Counting it adds one to its lane of eight bits, so a multiset of records is one number:
-snapshots of it are free, and comparing what was sent with what was received is one comparison.
+A record is a small integer. Counting it adds one to its lane of eight bits, so a multiset of records is one
+number: snapshots of it are free, and comparing what was sent with what was received is one comparison.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from snapshot_engine.simulator.topology import Kind, Topology
 Batch = tuple[int, ...]
 
 LANE_BITS = 8
-LANE = 2**LANE_BITS - 1
-ONE = tuple(1 << (LANE_BITS * number) for number in range(512))
+LANE = (1 << LANE_BITS) - 1
+ONE: tuple[int, ...] = tuple(1 << (LANE_BITS * number) for number in range(512))
 """ONE[r] is record r, seen once."""
 
 KEYS = 3
@@ -37,7 +37,8 @@ def times_seen(lanes: int, record: int) -> int:
 class Records:
     """Which records each source subtask has, with their keys and event times.
 
-    Behind the records of the sources come the markers: one for each window of each key, emitted when it fires.
+    Behind the records of the sources come the markers: one for each window of each key, emitted when it
+    fires.
     """
 
     splits: dict[tuple[str, int], list[int]]

@@ -1,7 +1,7 @@
 """One attempt of a region: its slots with their subtasks, and the ends of their channels.
 
-It may outlive its time: a slot that was told to stop and did not is a zombie, which goes on reading, writing and talking
-to whoever listens.
+It may outlive its time: a slot that was told to stop and did not is a zombie, which goes on reading, writing
+and talking to whoever listens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 
 class RegionInstance:
     def __init__(
-        self, world: World, region: int, attempt: Attempt, driver: int, manifest: Manifest | None, catching_up: bool
+        self,
+        world: World,
+        region: int,
+        attempt: Attempt,
+        driver: int,
+        manifest: Manifest | None,
+        settled: int,
+        catching_up: bool,
     ) -> None:
         self.world = world
         self.region = region
@@ -41,6 +48,8 @@ class RegionInstance:
         self.driver = driver
         """The serial number of the driver that started it."""
         self.checkpoint = manifest.checkpoint if manifest else 0
+        self.settled = settled
+        """The newest checkpoint that was triggered when this attempt was started."""
         self.over_before = frozenset(world.drivers[driver].over)
         """Checkpoints that had completed or were aborted when this attempt began."""
         self.alive = set(world.topology.slots(region))
@@ -83,10 +92,7 @@ class RegionInstance:
 
     def is_paused(self) -> bool:
         """A log that is full holds its region's sources back."""
-        for log in self.logs.values():
-            if log.full:
-                return True
-        return False
+        return bool(self.logs) and any(log.full for log in self.logs.values())
 
     def look_whether_caught_up(self) -> None:
         if self._catching_up and all(log.caught_up for log in self.logs.values()):
@@ -159,7 +165,9 @@ class RegionInstance:
         self._slot_may_be_finished(subtask.id.index)
 
     def _slot_may_be_finished(self, slot: int) -> None:
-        """A slot that keeps a log stays, and its region runs on: if it is lost, somebody may have to read it again."""
+        """A slot that keeps a log stays, and its region runs on: if it is lost, somebody may have to read it
+        again.
+        """
         if any(channel.producer == slot for channel in self.logs):
             return
         if all(s.finished for id, s in self.subtasks.items() if id.index == slot):

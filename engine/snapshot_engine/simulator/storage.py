@@ -1,4 +1,6 @@
-"""Checkpoint storage as the drivers see it: files, manifests, and `current`, changed only by compare-and-swap."""
+"""Checkpoint storage as the drivers see it: files, manifests, and `current`, changed only by
+compare-and-swap.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A simulated subtask: reads its ports one element at a time, and takes part in snapshots as a real one does."""
+"""A simulated subtask: reads its ports one element at a time, and takes part in snapshots as a real
+one does.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,7 @@ class Subtask:
             aligned,
             world.config.mode,
             ended=[channel for channel in self.ended if channel in aligned],
-            restored=instance.checkpoint,
+            restored=instance.settled,
         )
         self.watermarks = world.parts.watermarks(
             [port.channel for port in self.ports], restored.watermarks if restored else None
@@ -172,12 +174,11 @@ class Subtask:
     def _control(self, port: Port, element: object) -> None:
         channel = port.channel
         if type(element) is Barrier:
-            if element.checkpoint in self.instance.over_before:
-                raise Violation(
-                    f"{self.id}: the barrier of {element.checkpoint}, which was over when this attempt began, came again"
-                )
             port.barrier(element.checkpoint)
+            self.watermarks.barrier(channel, element.checkpoint)
             self.act(self.alignment.barrier(channel, element, self.world.now))
+            if channel in self.alignment.blocked:
+                self._must_not_be_over(element.checkpoint)
         elif type(element) is Watermark:
             self._advance(self.watermarks.watermark(channel, element.timestamp))
         elif type(element) is Idle:
@@ -187,6 +188,10 @@ class Subtask:
                 self.broadcast(element)
         elif type(element) is EndOfInput:
             self._end(port)
+
+    def _must_not_be_over(self, checkpoint: int) -> None:
+        if checkpoint in self.instance.over_before:
+            raise Violation(f"{self.id} aligned {checkpoint}, which was over when this attempt began")
 
     def _advance(self, watermark: int | None) -> None:
         if watermark is not None:
@@ -265,6 +270,7 @@ class Subtask:
 
     def _take_snapshot(self, action: TakeSnapshot) -> None:
         checkpoint = action.barrier.checkpoint
+        self._must_not_be_over(checkpoint)
         self.before_snapshot(checkpoint)
         for out in self.outs:
             for outlet in out.outlets:
@@ -274,14 +280,15 @@ class Subtask:
         self.instance.write_snapshot(self, checkpoint, state)
 
     def state(self, checkpoint: int) -> SubtaskState:
+        watermarks = self.watermarks.snapshot(checkpoint)
         return SubtaskState(
             self.own_state(),
-            self.watermarks.snapshot(),
+            watermarks,
             dict(self.received),
             {out.edge.id: out.sent for out in self.outs},
             {port.channel: port.position(checkpoint) for port in self.ports},
             {outlet.channel: outlet.state() for out in self.outs for outlet in out.outlets},
-            frozenset(self.ended),
+            frozenset(channel for channel, time in watermarks.channels.items() if time.ended),
             self.transactions(),
         )
 

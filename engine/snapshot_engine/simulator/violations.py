@@ -4,4 +4,6 @@ from __future__ import annotations
 
 
 class Violation(Exception):
-    """A promise of the protocols was broken: a record lost or doubled, a cut that is none, a job that is stuck."""
+    """A promise of the protocols was broken: a record lost or doubled, a cut that is none, a job that is
+    stuck.
+    """

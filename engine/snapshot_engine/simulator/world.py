@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Mode, SubtaskId
 from snapshot_engine.protocol.exchange_log import ChannelLog
 from snapshot_engine.protocol.failover import Strategy
-from snapshot_engine.protocol.region_run import RegionState
+from snapshot_engine.protocol.region_run import ACTIVE, RegionState
 from snapshot_engine.simulator.checks import Checks
 from snapshot_engine.simulator.driver import Driver, Swap
 from snapshot_engine.simulator.faults import Faults
@@ -93,7 +93,7 @@ class World:
             chance = random()
             if chance < 0.6 and self._runnable:
                 self._step(self._runnable[int(random() * len(self._runnable))])
-            elif chance < 0.93 and self.mail:
+            elif chance < 0.95 and self.mail:
                 self._deliver()
             else:
                 self._tick()
@@ -236,11 +236,17 @@ class World:
     # Regions.
 
     def _mail_launch(
-        self, driver: Driver, region: int, attempt: Attempt, manifest: Manifest | None, catching_up: bool
+        self,
+        driver: Driver,
+        region: int,
+        attempt: Attempt,
+        manifest: Manifest | None,
+        settled: int,
+        catching_up: bool,
     ) -> None:
         if not driver.alive or self._is_replaced(driver, manifest):
             return
-        instance = RegionInstance(self, region, attempt, driver.serial, manifest, catching_up)
+        instance = RegionInstance(self, region, attempt, driver.serial, manifest, settled, catching_up)
         self.instances.append(instance)
         assert driver.recovery is not None
         if driver.recovery.runs[region].attempt == attempt:
@@ -376,9 +382,7 @@ class World:
                     for _ in range(self.faults.copies(kind)):
                         self.mail.append(("to_slot", instance, slot, kind, arguments))
 
-    def _mail_to_slot(
-        self, instance: RegionInstance, slot: int, kind: str, arguments: tuple[object, ...]
-    ) -> None:
+    def _mail_to_slot(self, instance: RegionInstance, slot: int, kind: str, arguments: tuple[object, ...]) -> None:
         if slot in instance.alive:
             instance.hear(slot, kind, arguments)
 
@@ -398,21 +402,25 @@ class World:
                     producer.look_whether_caught_up()
 
     def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
-        """The attempt that the driver knows as the current one, if its slot is alive."""
+        """The attempt that the driver knows as the current one, if its slot is alive.
+
+        One that is being stopped is current no more: what connects to it, or for it, would be lost on the
+        next.
+        """
         region = self.topology.region_of[subtask]
         instance = self.current.get((driver.serial, region))
         if instance is None or subtask.index not in instance.alive or driver.recovery is None:
             return None
-        return instance if driver.recovery.runs[region].attempt == instance.attempt else None
+        run = driver.recovery.runs[region]
+        up = run.attempt == instance.attempt and (run.state in ACTIVE or run.state is RegionState.FINISHED)
+        return instance if up else None
 
-    def _connect(
-        self, driver: Driver, log: ChannelLog, consumer: SubtaskId, instance: RegionInstance | None
-    ) -> None:
+    def _connect(self, driver: Driver, log: ChannelLog, consumer: SubtaskId, instance: RegionInstance | None) -> None:
         assert driver.recovery is not None
         run = driver.recovery.runs[self.topology.region_of[consumer]]
-        if run.state is RegionState.FINISHED:
-            log.consumer_finished()
-        elif instance is not None and log.channel in instance.subtasks[consumer].ended:
+        if run.state is RegionState.FINISHED or (
+            instance is not None and log.channel in instance.subtasks[consumer].ended
+        ):
             log.consumer_finished()
         elif instance is not None:
             port = instance.log_ports[log.channel]

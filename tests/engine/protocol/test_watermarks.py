@@ -86,6 +86,22 @@ def test_a_restored_merge_goes_on_where_it_was():
     assert restored.watermark(A, 11) == 11
 
 
+def test_a_snapshot_holds_what_a_channel_said_before_its_barrier():
+    merge = WatermarkMerge([A, B])
+    merge.watermark(A, 10)
+    merge.watermark(B, 10)
+    merge.barrier(A, 1)
+    merge.watermark(A, 20)  # read on in at-least-once mode
+    merge.end(A)
+    merge.watermark(B, 12)
+    merge.barrier(B, 1)
+    state = merge.snapshot(1)
+    assert state.channels == {A: ChannelTime(10), B: ChannelTime(12)}
+    assert state.current == 10
+    assert merge.current == 12
+    assert merge.snapshot(2).channels[A].ended
+
+
 def test_another_parallelism_takes_the_most_cautious_time_of_each_edge():
     states = [
         WatermarkState(5, {A: ChannelTime(5), C: ChannelTime(9, idle=True)}),
