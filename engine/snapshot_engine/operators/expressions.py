@@ -198,13 +198,13 @@ class SelectOperator(_ExpressionOperator):
         super().__init__(exprs, input)
         self.type = output
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         batch = to_arrow(data, self.input)
         results = self._evaluate(batch)
         arrays = [self._result(batch, results, field) for field in self.type.schema]
         self.output.emit(pa.RecordBatch.from_arrays(arrays, schema=self.type.schema))
 
-    def _result(self, batch: pa.RecordBatch, results: dict[str, pa.Array], field: pa.Field) -> pa.Array:  # noqa: ARG002
+    def _result(self, batch: pa.RecordBatch, results: dict[str, pa.Array], field: pa.Field) -> pa.Array:
         column = results[field.name]
         return column if column.type == field.type else column.cast(field.type)
 
@@ -224,7 +224,7 @@ class FilterExprOperator(_ExpressionOperator):
     def __init__(self, expr: pl.Expr, input: StreamType) -> None:
         super().__init__([expr], input)
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         batch = to_arrow(data, self.input)
         (mask,) = self._evaluate(batch).values()
         self.output.emit(batch.filter(mask))

@@ -42,7 +42,7 @@ class KeyExtractOperator(Operator):
     def close(self) -> None:
         close_function(self.fn)
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         records = to_records(data, self.input, times=False)
         packed = pa.array(self._packed_keys(records.values), pa.binary())
         batch = to_arrow(records, self.input)

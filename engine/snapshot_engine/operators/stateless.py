@@ -55,7 +55,7 @@ class MapOperator(_RecordOperator):
         super().__init__(fn, input)
         self.keeps_times = needs_times(output)
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         records = to_records(data, self.input, times=self.keeps_times)
         values = self._call_all(records.values)
         times = records.timestamps if self.keeps_times else None
@@ -67,7 +67,7 @@ class FilterOperator(_RecordOperator):
 
     doing = "the filter function"
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         records = to_records(data, self.input, times=False)
         kept = self._call_all(records.values)
         values = list(compress(records.values, kept))
@@ -87,7 +87,7 @@ class FlatMapOperator(_RecordOperator):
         super().__init__(fn, input)
         self.keeps_times = needs_times(output)
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         records = to_records(data, self.input, times=self.keeps_times)
         values, ends = self._flattened(records.values)
         times = None
@@ -128,7 +128,7 @@ class _BatchOperator(Operator):
     def close(self) -> None:
         close_function(self.fn)
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         batch = to_arrow(data, self.input)
         try:
             results = list(self._results(batch))

@@ -77,7 +77,7 @@ class WatermarkOperator(Operator):
             self._splits = {name: _Split(self._clock(), time) for name, time in _restored_splits(states).items()}
             self._say_again = self._emitted > MIN_WATERMARK
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         if not len(data):
             return
         data, times = self._with_extracted(data) if self.extract else self._with_columns(data)
@@ -112,7 +112,7 @@ class WatermarkOperator(Operator):
             self._all_idle = True
             self.output.idle()
 
-    def snapshot(self, checkpoint: int) -> _WatermarkSnapshot:  # noqa: ARG002
+    def snapshot(self, checkpoint: int) -> _WatermarkSnapshot:
         splits = {name: split.latest for name, split in self._splits.items() if split.latest is not None}
         return _WatermarkSnapshot(self._uid, {"watermark": self._emitted, "splits": splits})
 
@@ -195,5 +195,5 @@ class _WatermarkSnapshot:
     uid: str
     meta: Mapping[str, Any]
 
-    def write(self, writer: StateWriter) -> OperatorState:  # noqa: ARG002
+    def write(self, writer: StateWriter) -> OperatorState:
         return OperatorState(self.uid, KIND, meta=self.meta)
