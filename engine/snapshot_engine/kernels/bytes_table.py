@@ -13,7 +13,8 @@ import numpy.typing as npt
 from numba import types
 
 from snapshot_engine.kernels.compiled import inner, kernel, read, write
-from snapshot_engine.kernels.memory import COPY_SLACK, address_of, copy_bytes, load_byte, load_word
+from snapshot_engine.kernels.memory import COPY_SLACK, address_of, copy_bytes, load_byte, load_word, prefetch
+from snapshot_engine.kernels.word_table import AHEAD
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[Any]
@@ -72,8 +73,10 @@ def add_byte_strings(
     """As `add_words`; it also stops where the arena has no room left for a string and COPY_SLACK."""
     mask = (len(slots) >> 1) - 1
     source = address_of(data)
-    kept = address_of(arena)
+    kept, table = address_of(arena), address_of(slots)
     for i in range(begin, len(new_hashes)):
+        if i + AHEAD < len(new_hashes):
+            prefetch(table + 16 * np.int64(new_hashes[i + AHEAD] >> np.uint64(shift)))
         wanted = np.int64(new_hashes[i])
         slot = np.int64(new_hashes[i] >> np.uint64(shift))
         start = source + offsets[i]
@@ -129,8 +132,10 @@ def find_byte_strings(
     """The row of each byte string, -1 where it has none."""
     mask = (len(slots) >> 1) - 1
     source = address_of(data)
-    kept = address_of(arena)
+    kept, table = address_of(arena), address_of(slots)
     for i in range(len(hashes)):
+        if i + AHEAD < len(hashes):
+            prefetch(table + 16 * np.int64(hashes[i + AHEAD] >> np.uint64(shift)))
         wanted = np.int64(hashes[i])
         slot = np.int64(hashes[i] >> np.uint64(shift))
         length = offsets[i + 1] - offsets[i]

@@ -72,6 +72,22 @@ def store_byte(typing: Any, address: Any, byte: Any) -> Any:  # noqa: ARG001
     return types.void(types.int64, types.uint8), generate
 
 
+@_intrinsic
+def prefetch(typing: Any, address: Any) -> Any:  # noqa: ARG001
+    """Have the cache line brought while other work goes on; any address will do."""
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], BYTE.as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        to_read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(function, [pointer, to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 @inner
 def copy_bytes(source: int, length: int, source_end: int, target: int) -> None:
     """Copy, and spoil up to COPY_SLACK bytes behind the copy: so fill a target in ascending order.

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from numba import types
 
 from snapshot_engine.kernels.compiled import inner, kernel, read, write
-from snapshot_engine.kernels.memory import address_of, load_word
+from snapshot_engine.kernels.memory import address_of, load_word, prefetch
 from snapshot_engine.kernels.mixing import combine, mix
+from snapshot_engine.kernels.word_table import AHEAD
 
 Tuples = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int64]
@@ -66,8 +67,10 @@ def add_tuples(
     mask = (len(slots) >> 1) - 1
     width = new.shape[1]
     size = 8 * width
-    source, kept = address_of(new), address_of(tuples)
+    source, kept, start = address_of(new), address_of(tuples), address_of(slots)
     for i in range(begin, len(new)):
+        if i + AHEAD < len(new):
+            prefetch(start + 16 * np.int64(new_hashes[i + AHEAD] >> np.uint64(shift)))
         wanted = np.int64(new_hashes[i])
         slot = np.int64(new_hashes[i] >> np.uint64(shift))
         while True:
@@ -105,8 +108,10 @@ def find_tuples(wanted: Tuples, hashes: Hashes, slots: Slots, shift: int, tuples
     mask = (len(slots) >> 1) - 1
     width = wanted.shape[1]
     size = 8 * width
-    source, kept = address_of(wanted), address_of(tuples)
+    source, kept, start = address_of(wanted), address_of(tuples), address_of(slots)
     for i in range(len(wanted)):
+        if i + AHEAD < len(wanted):
+            prefetch(start + 16 * np.int64(hashes[i + AHEAD] >> np.uint64(shift)))
         hash_ = np.int64(hashes[i])
         slot = np.int64(hashes[i] >> np.uint64(shift))
         while slots[2 * slot + 1] != 0:

@@ -12,9 +12,13 @@ import numpy.typing as npt
 from numba import types
 
 from snapshot_engine.kernels.compiled import inner, kernel, read, write
+from snapshot_engine.kernels.memory import address_of, prefetch
 
 Words = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
+
+AHEAD = 32
+"""How many keys ahead their slots are fetched: tables are larger than caches, and every lookup would wait."""
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -46,7 +50,10 @@ def add_words(
     Returns how many rows the table has then, and at which word to go on: `words` may have to be given room first.
     """
     mask = (len(slots) >> 1) - 1
+    start = address_of(slots)
     for i in range(begin, len(new)):
+        if i + AHEAD < len(new):
+            prefetch(start + 16 * _slot_of(new[i + AHEAD], np.uint64(shift)))
         word = new[i]
         slot = _slot_of(word, np.uint64(shift))
         while True:
@@ -71,7 +78,10 @@ def add_words(
 def find_words(wanted: Words, slots: Words, shift: int, rows: Rows) -> None:
     """The row of each word, -1 where it has none."""
     mask = (len(slots) >> 1) - 1
+    start = address_of(slots)
     for i in range(len(wanted)):
+        if i + AHEAD < len(wanted):
+            prefetch(start + 16 * _slot_of(wanted[i + AHEAD], np.uint64(shift)))
         slot = _slot_of(wanted[i], np.uint64(shift))
         while slots[2 * slot + 1] != 0 and slots[2 * slot] != wanted[i]:
             slot = (slot + 1) & mask

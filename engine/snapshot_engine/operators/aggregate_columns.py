@@ -189,10 +189,10 @@ class AggregateColumns:
 
     def _result(self, aggregate: Aggregate, matrix: Matrix) -> pa.Array:
         if isinstance(aggregate, Count):
-            return pa.array(np.ascontiguousarray(matrix[:, 0]))
+            return pa.array(matrix[:, 0].copy())
         column = aggregate.column
         if isinstance(aggregate, CountDistinct):
-            return pa.array(np.ascontiguousarray(matrix[:, self.position(Kind.DISTINCT, column)]))
+            return pa.array(self._column(matrix, Kind.DISTINCT, column))
         counts = matrix[:, 0] - matrix[:, self.position(Kind.NULLS, column)]
         valid = counts > 0
         type_ = self._types[column]
@@ -207,7 +207,8 @@ class AggregateColumns:
             return array_of_words((totals / counts).view(np.int64), valid, pa.float64())
 
     def _column(self, matrix: Matrix, kind: Kind, column: str) -> Words:
-        return np.ascontiguousarray(matrix[:, self.position(kind, column)])
+        """A copy, even where the matrix has no other column: what goes out must not change any more."""
+        return matrix[:, self.position(kind, column)].copy()
 
     def _choose(self) -> tuple[Accumulator, ...]:
         chosen: dict[str, Accumulator] = {"rows": Accumulator(Kind.ROWS)}

@@ -12,7 +12,7 @@ from snapshot_engine.kernels.accumulate import count_rows
 from snapshot_engine.kernels.arrow_views import Rows, plain
 from snapshot_engine.operators.aggregate_columns import AggregateColumns, Kind
 from snapshot_engine.operators.aggregates import Aggregate
-from snapshot_engine.state.columnar_table import ColumnarTable, FrozenTable
+from snapshot_engine.state.columnar_table import ColumnarTable, FrozenTable, SpareMemory
 from snapshot_engine.state.encoded_keys import EncodedKeys
 from snapshot_engine.state.key_codec import KeyCodec
 
@@ -58,9 +58,12 @@ class GroupLayout:
 
 
 class GroupTable:
-    def __init__(self, layout: GroupLayout, *, tracked: bool, expected: int = 0) -> None:
+    def __init__(
+        self, layout: GroupLayout, *, tracked: bool, expected: int = 0, spare: SpareMemory | None = None
+    ) -> None:
         self.layout = layout
-        self.table = ColumnarTable(layout.codec, layout.columns.initial, tracked=tracked, expected=expected)
+        initial = layout.columns.initial
+        self.table = ColumnarTable(layout.codec, initial, tracked=tracked, expected=expected, spare=spare)
         self._pairs = {
             name: ColumnarTable(codec, _NOTHING, tracked=tracked) for name, codec in layout.pair_codecs.items()
         }

@@ -21,6 +21,7 @@ from snapshot_engine.operators.stream_type import HIDDEN_KEY, EventTime, StreamT
 from snapshot_engine.operators.window_output import emit_window, window_fields
 from snapshot_engine.operators.windows import WINDOW_END, SlidingWindow, TumblingWindow
 from snapshot_engine.protocol.elements import MIN_WATERMARK
+from snapshot_engine.state.columnar_table import SpareMemory
 from snapshot_engine.state.key_index import key_index
 from snapshot_engine.state.piece_chain import PieceChain
 from snapshot_engine.state.restored_tables import restored_tables, restored_watermark
@@ -63,6 +64,7 @@ class WindowAggregateOperator(Operator):
         self._panes: dict[int, GroupTable] = {}
         self._watermark = MIN_WATERMARK
         self._expected = 0
+        self._spare: SpareMemory | None = None
         self.late_rows = 0
         """How many rows came too late for all of their windows."""
 
@@ -96,7 +98,8 @@ class WindowAggregateOperator(Operator):
                 self._put_out(window)
             self._watermark = timestamp
             for pane in [pane for pane in self._panes if self._grid.expired(pane, timestamp)]:
-                self._expected = self._panes.pop(pane).size
+                dropped = self._panes.pop(pane)
+                self._expected, self._spare = dropped.size, dropped.table.spare()
         self.output.watermark(timestamp)
 
     def snapshot(self, checkpoint: int) -> Snapshot:
@@ -122,8 +125,10 @@ class WindowAggregateOperator(Operator):
     def _pane(self, pane: int) -> GroupTable:
         table = self._panes.get(pane)
         if table is None:
-            # The next pane will have about as many keys as the last one had: room for them from the start.
-            table = self._panes[pane] = GroupTable(self._layout, tracked=self._tracked, expected=self._expected)
+            # A pane will have about as many keys as the last one had: room for them from the start.
+            spare, self._spare = self._spare, None
+            table = GroupTable(self._layout, tracked=self._tracked, expected=self._expected, spare=spare)
+            self._panes[pane] = table
         return table
 
     def _drop_late(self, pane: int, part: pa.RecordBatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,18 +33,33 @@ class FrozenTable:
         return self.all_keys if self.rows is None else self.all_keys.take(self.rows)
 
 
+class SpareMemory(NamedTuple):
+    """What a table that is used no more leaves to the next one: large blocks of memory are slow to get."""
+
+    slots: Words
+    matrix: Matrix
+
+
 class ColumnarTable:
     """Rows are only ever added. With `tracked`, each remembers the epoch of its last change.
 
     The matrix has a column for each of the `initial` values, and one more for the epochs of a tracked table.
     """
 
-    def __init__(self, codec: KeyCodec, initial: Words, *, tracked: bool, expected: int = 0) -> None:
+    def __init__(
+        self,
+        codec: KeyCodec,
+        initial: Words,
+        *,
+        tracked: bool,
+        expected: int = 0,
+        spare: SpareMemory | None = None,
+    ) -> None:
         self.codec = codec
-        self._index = key_index(codec, expected)
+        self._index = key_index(codec, expected, None if spare is None else spare.slots)
         self._initial = np.append(initial, np.zeros(int(tracked), np.int64))
         self._epoch_column = len(initial) if tracked else None
-        self.matrix = self._new_matrix(self._index.capacity, 0)
+        self.matrix = self._first_matrix(spare)
 
     @property
     def size(self) -> int:
@@ -84,6 +100,17 @@ class ColumnarTable:
         values = np.empty((len(rows), live.shape[1]), np.int64)
         gather_rows(live, rows, values)
         return FrozenTable(self.keys(), rows, values)
+
+    def spare(self) -> SpareMemory:
+        """To be given to another table; this one is used no more. Nothing that was handed out refers to it."""
+        return SpareMemory(self._index.slots, self.matrix)
+
+    def _first_matrix(self, spare: SpareMemory | None) -> Matrix:
+        shape = (self._index.capacity, len(self._initial))
+        if spare is None or spare.matrix.shape != shape:
+            return self._new_matrix(shape[0], 0)
+        spare.matrix[:] = self._initial
+        return spare.matrix
 
     def _new_matrix(self, rows: int, filled: int) -> Matrix:
         matrix = np.empty((rows, len(self._initial)), np.int64)

@@ -27,6 +27,8 @@ _NO_ROW = -1
 class KeyIndex(Protocol):
     size: int
     """How many rows there are."""
+    slots: Words
+    """The hash table itself."""
 
     @property
     def capacity(self) -> int:
@@ -49,14 +51,17 @@ class KeyIndex(Protocol):
         ...
 
 
-def key_index(codec: KeyCodec, expected: int = 0) -> KeyIndex:
-    """An empty index for the keys of `codec`, with room for `expected` of them."""
+def key_index(codec: KeyCodec, expected: int = 0, spare_slots: Words | None = None) -> KeyIndex:
+    """An empty index for the keys of `codec`, with room for `expected` of them.
+
+    `spare_slots` come from an index that is used no more: where they fit, no new memory has to be asked for.
+    """
     bits = max(_SMALLEST_BITS, int(expected * 8 // 5).bit_length())
     if codec.single and codec.only_words:
-        return WordIndex(bits)
+        return WordIndex(bits, spare_slots)
     if codec.only_words:
-        return TupleIndex(bits, len(codec.types) + 1)
-    return ByteIndex(bits)
+        return TupleIndex(bits, len(codec.types) + 1, spare_slots)
+    return ByteIndex(bits, spare_slots)
 
 
 def _rows_at(bits: int) -> int:
@@ -64,7 +69,10 @@ def _rows_at(bits: int) -> int:
     return (1 << bits) * 5 // 8
 
 
-def _empty_slots(bits: int) -> Words:
+def _empty_slots(bits: int, spare: Words | None = None) -> Words:
+    if spare is not None and len(spare) == 2 << bits:
+        spare.fill(0)
+        return spare
     # Filled rather than `np.zeros`: NumPy asks for large pages only for memory that it does not get zeroed.
     slots = np.empty(2 << bits, np.int64)
     slots.fill(0)
@@ -88,10 +96,10 @@ def _all_but(null_row: int, size: int) -> npt.NDArray[np.bool_] | None:
 class WordIndex:
     """Keys that are single words."""
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, spare_slots: Words | None = None) -> None:
         self.size = 0
         self._bits = bits
-        self._slots = _empty_slots(bits)
+        self.slots = _empty_slots(bits, spare_slots)
         self._words = np.empty(_rows_at(bits), np.int64)
         self._null_row = _NO_ROW
 
@@ -101,7 +109,7 @@ class WordIndex:
 
     @property
     def nbytes(self) -> int:
-        return self._slots.nbytes + self._words.nbytes
+        return self.slots.nbytes + self._words.nbytes
 
     def add(self, keys: WordKeys) -> Rows:
         if keys.valid is None:
@@ -114,7 +122,7 @@ class WordIndex:
 
     def find(self, keys: WordKeys) -> Rows:
         rows = np.empty(len(keys), np.int32)
-        find_words(keys.words, self._slots, 64 - self._bits, rows)
+        find_words(keys.words, self.slots, 64 - self._bits, rows)
         if keys.valid is not None:
             rows[~keys.valid] = self._null_row
         return rows
@@ -127,7 +135,7 @@ class WordIndex:
         done = 0
         while True:
             shift = 64 - self._bits
-            self.size, done = add_words(words, done, self._slots, shift, self._words, self.size, rows)
+            self.size, done = add_words(words, done, self.slots, shift, self._words, self.size, rows)
             if done == len(words):
                 return rows
             self._grow()
@@ -144,17 +152,17 @@ class WordIndex:
     def _grow(self) -> None:
         self._bits += 1
         self._words = _grown(self._words, _rows_at(self._bits))
-        self._slots = _empty_slots(self._bits)
-        rehash_words(self._words[: self.size], self._null_row, self._slots, 64 - self._bits)
+        self.slots = _empty_slots(self._bits)
+        rehash_words(self._words[: self.size], self._null_row, self.slots, 64 - self._bits)
 
 
 class TupleIndex:
     """Keys that are tuples of words, null marks among them."""
 
-    def __init__(self, bits: int, width: int) -> None:
+    def __init__(self, bits: int, width: int, spare_slots: Words | None = None) -> None:
         self.size = 0
         self._bits = bits
-        self._slots = _empty_slots(bits)
+        self.slots = _empty_slots(bits, spare_slots)
         self._tuples = np.empty((_rows_at(bits), width), np.int64)
         self._hashes = np.empty(_rows_at(bits), np.uint64)
 
@@ -164,7 +172,7 @@ class TupleIndex:
 
     @property
     def nbytes(self) -> int:
-        return self._slots.nbytes + self._tuples.nbytes + self._hashes.nbytes
+        return self.slots.nbytes + self._tuples.nbytes + self._hashes.nbytes
 
     def add(self, keys: TupleKeys) -> Rows:
         rows = np.empty(len(keys), np.int32)
@@ -173,7 +181,7 @@ class TupleIndex:
         done = 0
         while True:
             self.size, done = add_tuples(
-                keys.tuples, hashes, done, self._slots, 64 - self._bits, self._tuples, self._hashes, self.size, rows
+                keys.tuples, hashes, done, self.slots, 64 - self._bits, self._tuples, self._hashes, self.size, rows
             )
             if done == len(keys):
                 return rows
@@ -183,7 +191,7 @@ class TupleIndex:
         rows = np.empty(len(keys), np.int32)
         hashes = np.empty(len(keys), np.uint64)
         hash_tuples(keys.tuples, hashes)
-        find_tuples(keys.tuples, hashes, self._slots, 64 - self._bits, self._tuples, rows)
+        find_tuples(keys.tuples, hashes, self.slots, 64 - self._bits, self._tuples, rows)
         return rows
 
     def keys(self) -> TupleKeys:
@@ -193,17 +201,17 @@ class TupleIndex:
         self._bits += 1
         self._tuples = _grown(self._tuples, _rows_at(self._bits))
         self._hashes = _grown(self._hashes, _rows_at(self._bits))
-        self._slots = _empty_slots(self._bits)
-        rehash(self._hashes[: self.size], _NO_ROW, self._slots, 64 - self._bits)
+        self.slots = _empty_slots(self._bits)
+        rehash(self._hashes[: self.size], _NO_ROW, self.slots, 64 - self._bits)
 
 
 class ByteIndex:
     """Keys that are byte strings."""
 
-    def __init__(self, bits: int) -> None:
+    def __init__(self, bits: int, spare_slots: Words | None = None) -> None:
         self.size = 0
         self._bits = bits
-        self._slots = _empty_slots(bits)
+        self.slots = _empty_slots(bits, spare_slots)
         self._hashes = np.empty(_rows_at(bits), np.uint64)
         self._ends = np.zeros(_rows_at(bits) + 1, np.int64)
         self._arena = np.empty(16 * _rows_at(bits), np.uint8)
@@ -215,7 +223,7 @@ class ByteIndex:
 
     @property
     def nbytes(self) -> int:
-        return self._slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes
+        return self.slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes
 
     def add(self, keys: ByteKeys) -> Rows:
         if keys.valid is None:
@@ -231,7 +239,7 @@ class ByteIndex:
         rows = np.empty(len(keys), np.int32)
         data, offsets = keys.strings
         find_byte_strings(
-            data, offsets, _hashes_of(keys.strings), self._slots, 64 - self._bits, self._arena, self._ends, rows
+            data, offsets, _hashes_of(keys.strings), self.slots, 64 - self._bits, self._arena, self._ends, rows
         )
         if keys.valid is not None:
             rows[~keys.valid] = self._null_row
@@ -252,7 +260,7 @@ class ByteIndex:
                 offsets,
                 hashes,
                 done,
-                self._slots,
+                self.slots,
                 64 - self._bits,
                 self._arena,
                 self._ends,
@@ -287,8 +295,8 @@ class ByteIndex:
         self._bits += 1
         self._hashes = _grown(self._hashes, _rows_at(self._bits))
         self._ends = _grown(self._ends, _rows_at(self._bits) + 1)
-        self._slots = _empty_slots(self._bits)
-        rehash(self._hashes[: self.size], self._null_row, self._slots, 64 - self._bits)
+        self.slots = _empty_slots(self._bits)
+        rehash(self._hashes[: self.size], self._null_row, self.slots, 64 - self._bits)
 
 
 def _hashes_of(strings: ByteStrings) -> npt.NDArray[np.uint64]:

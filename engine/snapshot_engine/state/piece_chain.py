@@ -43,11 +43,13 @@ class PendingSnapshot:
 
     def write(self, writer: StateWriter) -> OperatorState:
         name = "delta" if self.previous else "base"
+        # The view is as large as the state: it must not live on until the checkpoint is complete.
+        tables, self.tables = self.tables, _written
         link = tuple(
             writer.write_table(
                 f"{table_name}-{name}", table.replace_schema_metadata({"table": table_name}), shared=self.shared
             )
-            for table_name, table in self.tables()
+            for table_name, table in tables()
         )
         self.links = (*self.previous, link)
         return OperatorState(
@@ -57,6 +59,10 @@ class PendingSnapshot:
             {**self.state.meta, _LINKS: [len(each) for each in self.links]},
             tuple(piece for each in self.links for piece in each),
         )
+
+
+def _written() -> NamedTables:
+    raise RuntimeError("a snapshot can be written only once: its view of the state is gone")
 
 
 @dataclass(frozen=True, slots=True)
