@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.checkpoint_price import price_of_checkpoints, render_prices
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.outcomes import Outcome
 
@@ -58,6 +59,7 @@ def render(entries: list[Entry], machine: dict[str, Any]) -> str:
     sections = ["# Benchmark report", "", *_machine_lines(machine), ""]
     for cell in _cells(entries):
         sections += [*_cell_lines(cell), ""]
+    sections += render_prices(price_of_checkpoints(entries))
     sections += _configuration_lines(entries)
     return "\n".join(sections) + "\n"
 

@@ -1,6 +1,7 @@
 """Reports: medians and spread, no figures without an equal result; ratios and regressions."""
 
 import pytest
+from benchmarks.checkpoint_price import price_of_checkpoints
 from benchmarks.engines import Engine
 from benchmarks.environments import Environment
 from benchmarks.outcomes import Outcome
@@ -37,6 +38,14 @@ def test_a_wrong_result_has_no_figures_and_says_why() -> None:
 def test_the_table_lists_the_fastest_first() -> None:
     table = render([entry_of(outcome("slow", [2.0])), entry_of(outcome("fast", [1.0]))], {"cores": 2})
     assert table.index("| fast |") < table.index("| slow |")
+
+
+def test_the_price_of_checkpoints_is_the_share_they_take() -> None:
+    with_them = entry_of(outcome("some", [2.0]))
+    without = {**entry_of(outcome("some", [1.6])), "checkpoint_interval": 0}
+    (price,) = price_of_checkpoints([with_them, without])
+    assert price["price"] == pytest.approx(0.2)
+    assert "| some | tumbling | 1,000 int | 2 | 1000 ms | 20.0% |" in render([with_them, without], {})
 
 
 def test_spread_of_equal_values_is_none() -> None:
