@@ -73,7 +73,7 @@ def test_failures_thrown_in_map(tmp_path: Path) -> None:
         interval=0.2,
     )
     assert result.outcome is Outcome.FINISHED
-    assert fuse.blown() == 3
+    assert fuse.blown == 3
     assert committed(tmp_path / "out").equals(expected(count))
 
 
