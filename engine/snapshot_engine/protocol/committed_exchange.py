@@ -7,7 +7,9 @@ numbered without a gap.
 
 - Like prepared transactions, a sealed segment survives the abort of its checkpoint: it is named by every
   later snapshot of the same lineage until a completed checkpoint has made it visible.
-- A manifest names every segment its readers still need. A segment that no retained manifest names is deleted.
+- A manifest names every segment its readers still need. A segment that no retained manifest names is deleted,
+  but not while a checkpoint older than the latest completed one is active (a savepoint is not subsumed): its
+  reader may have stood further back. Younger ones have read at least as far.
 """
 
 from __future__ import annotations

@@ -103,6 +103,13 @@ class Coordinator:
     def finished_subtasks(self) -> frozenset[SubtaskId]:
         return frozenset(self._finished)
 
+    @property
+    def oldest_active(self) -> int | None:
+        """The oldest checkpoint that is not over. It may be older than the latest completed one: a savepoint
+        is not subsumed, and needs what its subtasks referred to when they took it.
+        """
+        return min(self._active, default=None)
+
     def waiting_for(self, checkpoint: int) -> frozenset[SubtaskId]:
         """Who has not acknowledged `checkpoint` yet."""
         return frozenset(self._active[checkpoint].waiting) if checkpoint in self._active else frozenset()

@@ -80,6 +80,7 @@ class Driver:
         self._deadlines: dict[tuple[int, Attempt], float] = {}
         self._writing: dict[int, tuple[WriteManifest, Manifest]] = {}
         self._retained: list[Manifest] = []
+        self._dropped: list[Manifest] = []  # what their deletion has to wait for is still active
         self._finishing = False
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
@@ -245,14 +246,17 @@ class Driver:
     def manifest_landed(self, checkpoint: int) -> None:
         action, manifest = self._writing[checkpoint]
         self.world.note(f"manifest {checkpoint} landed")
-        dropped: list[Manifest] = []
         if action.retained:
             assert self._swap is not None
             dropped = [m for m in self._retained if m.key not in self._swap.wanted.retained]
+            self._dropped += dropped
             self._retained = [*(m for m in self._retained if m not in dropped), manifest]
             self.latest = manifest
         self.coordinate(self.coordinator.manifest_written(checkpoint, self.world.now))
-        self._delete(dropped)
+        oldest = self.coordinator.oldest_active
+        if oldest is None or oldest > self.latest_checkpoint():
+            self._delete(self._dropped)
+            self._dropped = []
         self.after_event()
 
     def _completed(self, done: Completed) -> None:

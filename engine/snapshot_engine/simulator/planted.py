@@ -66,7 +66,7 @@ class HandlesEveryReport(RegionRun):
 
 
 class ForgetsWatermarks(WatermarkMerge):
-    def __init__(self, channels: Collection[ChannelId], restored: WatermarkState | None = None) -> None:  # noqa: ARG002
+    def __init__(self, channels: Collection[ChannelId], restored: WatermarkState | None = None) -> None:
         super().__init__(channels)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from random import Random
 
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
@@ -43,6 +44,10 @@ class Edge:
     exchange: Exchange
 
     def channels(self) -> list[ChannelId]:
+        return self._channels
+
+    @cached_property
+    def _channels(self) -> list[ChannelId]:
         if self.split is Split.FORWARD:
             return [ChannelId(self.id, index, index) for index in range(self.producer.parallelism)]
         consumers = range(self.consumer.parallelism)
@@ -85,6 +90,10 @@ class Topology:
 
     def cut_edges(self) -> list[tuple[Edge, ChannelId, int, int]]:
         """Every channel between two regions, with the regions of its producer and its consumer."""
+        return self._cut_edges
+
+    @cached_property
+    def _cut_edges(self) -> list[tuple[Edge, ChannelId, int, int]]:
         found = []
         for edge in self.edges:
             if edge.exchange is Exchange.PIPELINED:

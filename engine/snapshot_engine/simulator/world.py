@@ -75,6 +75,10 @@ class World:
         self.stops = 0
         self.done = False
         self._runnable: list[Subtask] = []
+        self._in_vain = 0  # steps that found nothing to do since anything else happened
+        self._handlers: dict[str, Callable[..., None]] = {
+            name.removeprefix("_mail_"): getattr(self, name) for name in _MAIL
+        }
 
     def note(self, text: str) -> None:
         if self._note is not None:
@@ -91,11 +95,14 @@ class World:
                 raise Violation(f"stuck: {self.describe_what_waits()}")
             self.now += random() * STEP_SECONDS
             chance = random()
-            if chance < 0.6 and self._runnable:
-                self._step(self._runnable[int(random() * len(self._runnable))])
+            runnable = self._runnable
+            if chance < 0.6 and self._in_vain < len(runnable):
+                self._step(runnable[int(random() * len(runnable))])
             elif chance < 0.95 and self.mail:
+                self._in_vain = 0
                 self._deliver()
             else:
+                self._in_vain = 0
                 self._tick()
             if self.faults.left > 0 and random() < self.config.fault_rate:
                 self._something_goes_wrong()
@@ -111,7 +118,11 @@ class World:
                 raise
             self._slot_ends(instance, subtask.id.index)  # what it needs is gone, and so is its time
         else:
-            if worked and instance.logs:
+            if not worked:
+                self._in_vain += 1
+                if subtask.finished:
+                    self._runnable.remove(subtask)
+            elif instance.logs:
                 self._look_at_logs(instance)
 
     def _is_zombie(self, instance: RegionInstance) -> bool:
@@ -133,7 +144,7 @@ class World:
         item = mail[index]
         mail[index] = mail[-1]
         mail.pop()
-        getattr(self, f"_mail_{item[0]}")(*item[1:])
+        self._handlers[item[0]](*item[1:])
 
     def _look_at_logs(self, instance: RegionInstance) -> None:
         instance.look_whether_caught_up()
@@ -495,3 +506,6 @@ class World:
         driver.paused = False
         self.mail.extend(driver.frozen)
         driver.frozen.clear()
+
+
+_MAIL = [name for name in vars(World) if name.startswith("_mail_")]

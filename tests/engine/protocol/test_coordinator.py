@@ -276,6 +276,7 @@ class TestSavepoints:
         actions = complete(coordinator, 2, 12.0)
         assert of(Abort, actions) == []
         assert coordinator.pending == (1,)
+        assert coordinator.oldest_active == 1
 
     def test_a_failed_savepoint_is_told_and_does_not_count(self):
         coordinator = running(tolerable_failures=0)
