@@ -1,0 +1,132 @@
+"""When a loop is done: by counting, never by waiting.
+
+All subtasks of the loop's region are asked in *waves* how many records they have sent to and received from each other
+since their attempt began, and whether they are quiet: inputs from outside have ended, no timer is pending, nothing lies
+in their queues for this round. One wave proves nothing, since a record may have been counted where it was sent and be
+received behind the wave's back. Two successive waves, all quiet, that count the same numbers, as many sent as received:
+then nothing was on its way in between, and nothing can move any more.
+
+With rounds, that is the end of a round; records that wait for the next one make it begin, and only if there are none is
+the loop done. Without rounds it is done.
+
+The end goes in two steps. First the heads let event time run out (the final watermark), which may make the body emit
+again; when that has come to rest too, they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
+
+
+class LoopCounts(NamedTuple):
+    """What a subtask answers to a wave."""
+
+    sent: int
+    received: int
+    """Over all channels between subtasks of the region, since this attempt began. A head counts what arrives."""
+    quiet: bool
+    waiting: int = 0
+    """Entries that a head keeps for the next round."""
+    round: int | None = None
+    """The round a head is in; None: not a head, or no rounds."""
+    time_is_over: bool = True
+    """Whether a head has emitted the final watermark; others have no say in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskWave:
+    """Ask every subtask of the region for its counts; answers name this wave."""
+
+    wave: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRound:
+    """Tell every head that this round begins. It may be told again."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalWatermark:
+    """Tell every head to emit the final watermark. It may be told again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndLoop:
+    """Tell every head to end: nothing is in flight. The detector is done; the word must reach the heads."""
+
+
+LoopEndAction = AskWave | BeginRound | FinalWatermark | EndLoop
+
+
+class LoopEnd:
+    """One per region with a loop and attempt, at the driver. `pause` is between waves that were not quiet."""
+
+    def __init__(
+        self, subtasks: Collection[SubtaskId], attempt: Attempt, rounds: bool = False, pause: float = 0.1
+    ) -> None:
+        self._subtasks = frozenset(subtasks)
+        self._attempt = attempt
+        self._pause = pause
+        self._wave = 0
+        self._answers: dict[SubtaskId, LoopCounts] = {}
+        self._candidate: tuple[int, int] | None = None
+        self._next_at = 0.0
+        self.done = False
+
+    def next_wakeup(self) -> float | None:
+        return None if self.done else self._next_at
+
+    def tick(self, now: float) -> list[LoopEndAction]:
+        """Ask again: for the first time, after a pause, or because an answer was lost."""
+        if self.done or now < self._next_at:
+            return []
+        return self._ask(now)
+
+    def report(
+        self, subtask: SubtaskId, attempt: Attempt, wave: int, counts: LoopCounts, now: float
+    ) -> list[LoopEndAction]:
+        """An answer. Of another attempt, or to an older wave: ignored."""
+        if self.done or attempt != self._attempt or wave != self._wave or subtask not in self._subtasks:
+            return []
+        self._answers[subtask] = counts
+        if self._answers.keys() < self._subtasks:
+            return []
+        return self._judge(now)
+
+    def _ask(self, now: float) -> list[LoopEndAction]:
+        self._wave += 1
+        self._answers = {}
+        self._next_at = now + self._pause
+        return [AskWave(self._wave)]
+
+    def _judge(self, now: float) -> list[LoopEndAction]:
+        answers = self._answers.values()
+        rounds = {counts.round for counts in answers if counts.round is not None}
+        if len(rounds) > 1:
+            # A head has not heard of the round that the others are in, or was restored before it did.
+            self._candidate = None
+            return [BeginRound(max(rounds))]
+        totals = (sum(counts.sent for counts in answers), sum(counts.received for counts in answers))
+        if totals[0] != totals[1] or not all(counts.quiet for counts in answers):
+            self._candidate = None
+            return []
+        if totals != self._candidate:
+            self._candidate = totals
+            return self._ask(now)
+        self._candidate = None
+        return self._at_rest(max(rounds, default=0))
+
+    def _at_rest(self, round: int) -> list[LoopEndAction]:
+        answers = self._answers.values()
+        if any(counts.waiting for counts in answers):
+            return [BeginRound(round + 1)]
+        if not all(counts.time_is_over for counts in answers):
+            return [FinalWatermark()]
+        self.done = True
+        return [EndLoop()]
