@@ -43,7 +43,7 @@ class SinkOperator(Operator):
         generation, attempt = context.attempt
         self._writer = self.sink.open(WriterContext(context.job, context.uid, context.subtask, generation, attempt))
 
-    def process(self, port: int, data: Data) -> None:  # noqa: ARG002
+    def process(self, port: int, data: Data) -> None:
         assert self._writer is not None
         self._writer.write(_visible(to_arrow(data, self.input)))
 
@@ -79,7 +79,7 @@ class _Committables:
     uid: str
     committables: tuple[Mapping[str, Any], ...]
 
-    def write(self, writer: StateWriter) -> OperatorState:  # noqa: ARG002
+    def write(self, writer: StateWriter) -> OperatorState:
         return OperatorState(self.uid, KIND, committables=self.committables)
 
 

@@ -97,7 +97,7 @@ class SourceReaderOperator(SourceOperator):
         known = [lag for lag in lags if lag is not None]
         return sum(known) if len(known) == len(lags) else None
 
-    def snapshot(self, checkpoint: int) -> _Positions:  # noqa: ARG002
+    def snapshot(self, checkpoint: int) -> _Positions:
         subtask, parallelism = self._place
         splits = {split.name: split.to_json() for split in self._splits}
         return _Positions(self._uid, {"subtask": subtask, "parallelism": parallelism, "splits": splits})
@@ -149,7 +149,7 @@ class _Positions:
     uid: str
     meta: Mapping[str, Any]
 
-    def write(self, writer: StateWriter) -> OperatorState:  # noqa: ARG002
+    def write(self, writer: StateWriter) -> OperatorState:
         return OperatorState(self.uid, KIND, meta=self.meta)
 
 
