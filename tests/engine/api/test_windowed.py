@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from snapshot_engine.operators.session_aggregate import SessionAggregateOperator
-from snapshot_engine.operators.window_process import WindowProcessOperator
 
 from snapshot_engine.api import (
     AggregateFunction,
@@ -19,8 +17,10 @@ from snapshot_engine.api import (
     Tumbling,
     col,
 )
+from snapshot_engine.operators.session_aggregate import SessionAggregateOperator
 from snapshot_engine.operators.stream_type import HIDDEN_TIME, EventTime
 from snapshot_engine.operators.window_aggregate import WindowAggregateOperator
+from snapshot_engine.operators.window_process import WindowProcessOperator
 
 MILLISECONDS = pa.timestamp("ms")
 

@@ -43,9 +43,7 @@ def test_a_job_survives_being_written_and_read() -> None:
 def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(MINIMAL.replace("pipeline:", "pipelin:"))
-    with pytest.raises(
-        ManifestError, match=rf"{file}:6: spec\.pipelin: unknown field; did you mean \"pipeline\"\?"
-    ):
+    with pytest.raises(ManifestError, match=rf"{file}:6: spec\.pipelin: unknown field; did you mean \"pipeline\"\?"):
         load_manifest(file)
 
 
@@ -121,9 +119,7 @@ def test_a_pipeline_has_one_origin(pipeline: str, message: str) -> None:
 
 @pytest.mark.parametrize("entrypoint", ["jobs.orders:main", "orders.py:pipeline", "lib/orders.py:main"])
 def test_an_entrypoint_is_a_module_or_a_file_with_a_function(entrypoint: str) -> None:
-    assert (
-        parse_manifest(MINIMAL.replace("jobs.orders:main", entrypoint)).spec.pipeline.entrypoint == entrypoint
-    )
+    assert parse_manifest(MINIMAL.replace("jobs.orders:main", entrypoint)).spec.pipeline.entrypoint == entrypoint
 
 
 def test_other_documents_of_the_file_are_passed_over() -> None:
@@ -131,9 +127,7 @@ def test_other_documents_of_the_file_are_passed_over() -> None:
 
 
 def test_a_file_without_a_job_says_what_it_holds() -> None:
-    assert "job.yaml: holds no StreamingJob (kind: StreamingJob); found ConfigMap" in problems_of(
-        "kind: ConfigMap"
-    )
+    assert "job.yaml: holds no StreamingJob (kind: StreamingJob); found ConfigMap" in problems_of("kind: ConfigMap")
 
 
 def test_two_jobs_in_a_file_are_refused() -> None:
@@ -156,9 +150,7 @@ def test_a_manifest_read_back_from_a_cluster_is_accepted() -> None:
 
 def test_overrides_set_fields_by_path_and_leave_the_document_alone() -> None:
     document = {"spec": {"parallelism": 1}}
-    changed = apply_overrides(
-        document, ["spec.parallelism=4", "spec.checkpoint.interval=500ms", "spec.image=a=b"]
-    )
+    changed = apply_overrides(document, ["spec.parallelism=4", "spec.checkpoint.interval=500ms", "spec.image=a=b"])
     assert changed == {"spec": {"parallelism": 4, "checkpoint": {"interval": "500ms"}, "image": "a=b"}}
     assert document == {"spec": {"parallelism": 1}}
 
