@@ -28,15 +28,34 @@ _OFFSET_TYPES = (types.int32, types.int64)
 @inner
 def _same_bytes(left: int, right: int, length: int) -> bool:
     done = 0
-    while length - done >= 8:
-        if load_word(left + done) != load_word(right + done):
-            return False
-        done += 8
+    if length >= 8:
+        while done < length - 8:
+            if load_word(left + done) != load_word(right + done):
+                return False
+            done += 8
+        return bool(load_word(left + length - 8) == load_word(right + length - 8))
     while done < length:
         if load_byte(left + done) != load_byte(right + done):
             return False
         done += 1
     return True
+
+
+@inner
+def _row_of(hash_: int, slots: int, shift: np.uint64) -> int:
+    """The row in the first slot of a hash, which need not be the right one; 0 if there is none."""
+    slot = np.int64(load_word(hash_) >> shift)
+    row: Any = np.int64(load_word(slots + 16 * slot + 8)) - 1
+    return int(max(row, 0))
+
+
+@inner
+def _fetch_ahead(hash_: int, slots: int, shift: np.uint64, ends: int, arena: int) -> None:
+    """A lookup waits three times: for its slot, for where the row's string is, and for the string. So the slot is
+    fetched first, some keys later what it refers to, and so on. All are addresses, `hash_` that of the key's hash."""
+    prefetch(slots + 16 * np.int64(load_word(hash_ + 8 * AHEAD) >> shift))
+    prefetch(ends + 8 * _row_of(hash_ + 4 * AHEAD, slots, shift))
+    prefetch(arena + np.int64(load_word(ends + 8 * _row_of(hash_ + 2 * AHEAD, slots, shift))))
 
 
 @kernel(
@@ -74,9 +93,10 @@ def add_byte_strings(
     mask = (len(slots) >> 1) - 1
     source = address_of(data)
     kept, table = address_of(arena), address_of(slots)
+    first_hash, first_end = address_of(new_hashes), address_of(ends)
     for i in range(begin, len(new_hashes)):
         if i + AHEAD < len(new_hashes):
-            prefetch(table + 16 * np.int64(new_hashes[i + AHEAD] >> np.uint64(shift)))
+            _fetch_ahead(first_hash + 8 * i, table, np.uint64(shift), first_end, kept)
         wanted = np.int64(new_hashes[i])
         slot = np.int64(new_hashes[i] >> np.uint64(shift))
         start = source + offsets[i]
@@ -133,9 +153,10 @@ def find_byte_strings(
     mask = (len(slots) >> 1) - 1
     source = address_of(data)
     kept, table = address_of(arena), address_of(slots)
+    first_hash, first_end = address_of(hashes), address_of(ends)
     for i in range(len(hashes)):
         if i + AHEAD < len(hashes):
-            prefetch(table + 16 * np.int64(hashes[i + AHEAD] >> np.uint64(shift)))
+            _fetch_ahead(first_hash + 8 * i, table, np.uint64(shift), first_end, kept)
         wanted = np.int64(hashes[i])
         slot = np.int64(hashes[i] >> np.uint64(shift))
         length = offsets[i + 1] - offsets[i]

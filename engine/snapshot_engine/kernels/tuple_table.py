@@ -71,6 +71,8 @@ def add_tuples(
     for i in range(begin, len(new)):
         if i + AHEAD < len(new):
             prefetch(start + 16 * np.int64(new_hashes[i + AHEAD] >> np.uint64(shift)))
+            row = slots[2 * np.int64(new_hashes[i + AHEAD // 2] >> np.uint64(shift)) + 1]
+            prefetch(kept + max(row - 1, 0) * size)
         wanted = np.int64(new_hashes[i])
         slot = np.int64(new_hashes[i] >> np.uint64(shift))
         while True:
@@ -112,6 +114,8 @@ def find_tuples(wanted: Tuples, hashes: Hashes, slots: Slots, shift: int, tuples
     for i in range(len(wanted)):
         if i + AHEAD < len(wanted):
             prefetch(start + 16 * np.int64(hashes[i + AHEAD] >> np.uint64(shift)))
+            row = slots[2 * np.int64(hashes[i + AHEAD // 2] >> np.uint64(shift)) + 1]
+            prefetch(kept + max(row - 1, 0) * size)
         hash_ = np.int64(hashes[i])
         slot = np.int64(hashes[i] >> np.uint64(shift))
         while slots[2 * slot + 1] != 0:
