@@ -34,7 +34,7 @@ def exit_code_of(error: BaseException) -> int | None:
     from snapshot_engine.graph.loading import LoadError
     from snapshot_engine.graph.problems import PlanError
     from snapshot_engine.runtime.commits import CommitFailed
-    from snapshot_engine.runtime.job_settings import UnsupportedExchange
+    from snapshot_engine.runtime.job_settings import Unsupported
     from snapshot_engine.runtime.restore import UnmatchedState
     from snapshot_engine.storage import errors as storage
     from snapshot_engine.wire.manifest import ManifestError
@@ -43,7 +43,7 @@ def exit_code_of(error: BaseException) -> int | None:
         (ManifestError, USAGE),
         (click.UsageError, USAGE),
         (LoadError, ExitCode.INVALID_PIPELINE),
-        (UnsupportedExchange, ExitCode.INVALID_PIPELINE),
+        (Unsupported, ExitCode.INVALID_PIPELINE),
         (PlanError, ExitCode.INVALID_PIPELINE),
         (storage.BelongsToAnotherJob, ExitCode.FOREIGN_STATE),
         (storage.OwnershipLost, ExitCode.FENCED),

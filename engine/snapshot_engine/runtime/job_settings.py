@@ -41,6 +41,11 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
     """`storage_uri` is resolved by the caller: a mounted claim, a uri, or a folder beside the manifest."""
     spec, meta = job.spec, job.metadata
     checkpoint, recovery = spec.checkpoint, spec.recovery
+    if checkpoint.state_backend is StateBackend.ROCKSDB:
+        raise Unsupported(
+            "checkpoint.stateBackend rocksdb can be written in a manifest but not yet run: use filesystem, with "
+            "incremental: true where the state is large"
+        )
     pieces = PieceOptions(all_inline=checkpoint.state_backend is StateBackend.MEMORY)
     return JobSettings(
         name=meta.name,
@@ -74,14 +79,14 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
     )
 
 
-class UnsupportedExchange(Exception):
-    """The plan is sound, but the runtime does not carry this exchange yet."""
+class Unsupported(Exception):
+    """The manifest is sound, but the runtime does not carry this yet."""
 
 
 def refuse_unsupported_exchanges(graph: JobGraph) -> None:
     for edge in graph.edges:
         if edge.exchange is not Exchange.PIPELINED:
-            raise UnsupportedExchange(
+            raise Unsupported(
                 f"the edge from {edge.producer!r} to {edge.consumer!r} is declared {edge.exchange.value}, which can be "
                 "planned but not yet run: leave out .exchange(…) there, so that the edge is pipelined"
             )

@@ -92,6 +92,12 @@ def test_storage_below_a_file_is_told_before_spark_starts(tmp_path: Path) -> Non
     assert f"{tmp_path}/file/ck" in result.output
 
 
+def test_a_backend_that_is_not_there_yet_is_refused(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path, "checkpoint:\n  stateBackend: rocksdb\n"))
+    assert result.exit_code == 65
+    assert "rocksdb" in result.output and "filesystem" in result.output
+
+
 def test_commands_that_need_a_running_job_say_how_to_start_one(tmp_path: Path) -> None:
     manifest = write_job(tmp_path)
     for command in (["status"], ["savepoint"], ["stop"]):
