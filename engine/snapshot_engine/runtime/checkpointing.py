@@ -144,6 +144,7 @@ class Checkpointing:
                 case Trigger():
                     self._trigger(action)
                 case WriteManifest():
+                    self._reserve(action.checkpoint)  # one that is made of final states alone was never triggered
                     self._to_write.put_nowait(action)
                 case Abort():
                     self._abort(action)
