@@ -30,20 +30,28 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
     python3 -m venv $VIRTUAL_ENV \
  && pip install --no-cache-dir --disable-pip-version-check -r /opt/requirements.txt
 
+# Installed before it is there: what follows for a change of the code is a copy.
 COPY pyproject.toml README.md /opt/streamingjob/
-COPY operator /opt/streamingjob/operator
-COPY engine /opt/streamingjob/engine
-RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation /opt/streamingjob \
- && rm -rf /opt/streamingjob
-
-# The compiled kernels; any user may read them, and the entrypoint copies them where this folder is read-only.
-RUN mkdir -p $NUMBA_CACHE_DIR \
- && if python -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("snapshot_engine.kernels"))'; \
-    then python -m snapshot_engine.kernels; fi \
- && chmod -R a+rX $NUMBA_CACHE_DIR
+RUN cd /opt/streamingjob && mkdir -p operator/streamingjob_operator engine/snapshot_engine \
+ && touch operator/streamingjob_operator/__init__.py engine/snapshot_engine/__init__.py \
+ && pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation -e /opt/streamingjob
 
 COPY --chmod=755 hack/image/entrypoint.sh /opt/entrypoint.sh
 RUN useradd --uid 1000 --gid 0 --no-user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin streamingjob
+
+# The code, and what is compiled of it. Kernels that did not change are kept from build to build; the entrypoint copies
+# them where this folder is read-only.
+COPY operator /opt/streamingjob/operator
+COPY engine /opt/streamingjob/engine
+COPY hack/image/stamp_sources.py /opt/stamp_sources.py
+RUN --mount=type=cache,target=/var/cache/numba \
+    python /opt/stamp_sources.py /opt/streamingjob \
+ && if [ -e /opt/streamingjob/engine/snapshot_engine/kernels ]; \
+    then NUMBA_CACHE_DIR=/var/cache/numba python -m snapshot_engine.kernels; fi \
+ && mkdir -p $NUMBA_CACHE_DIR && cp -r --preserve=timestamps /var/cache/numba/. $NUMBA_CACHE_DIR \
+ && python -m compileall -q --invalidation-mode unchecked-hash /opt/streamingjob \
+ && chmod -R a+rX $NUMBA_CACHE_DIR /opt/streamingjob
+
 USER 1000:0
 WORKDIR /tmp
 ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/entrypoint.sh"]

@@ -38,7 +38,7 @@ class ImageBuilder:
     def build(self) -> OciLayout:
         """The image as a folder; `image_loading` puts it into the nodes."""
         debian_packages.provide(self.paths, debian_packages.IMAGE_PACKAGES)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
         self.write_signature_policy()
         base = environment("IMAGE_BASE", "") or self.provide_base()
         self.say("building the image")
@@ -113,7 +113,8 @@ class ImageBuilder:
     @property
     def env(self) -> dict[str, str]:
         env = debian_packages.environment(self.paths)
-        return {**env, "CONTAINERS_REGISTRIES_CONF": str(self.registries), "STORAGE_DRIVER": "overlay"}
+        own = {"CONTAINERS_REGISTRIES_CONF": str(self.registries), "TMPDIR": str(self.folder / "tmp")}
+        return {**env, **own, "STORAGE_DRIVER": "overlay"}
 
     def command(self, verb: str, *arguments: Argument) -> list[Argument]:
         storage = ["--root", f"{self.folder}/storage", "--runroot", f"{self.folder}/run"]
