@@ -20,33 +20,41 @@ def install(engines: list[Engine]) -> None:
         engine.install()
 
 
-def run(plan_name: str, engines: list[Engine], queries: list[str], target_seconds: float | None) -> bool:
+def run(plan_name: str, engine_names: list[str], queries: list[str], target_seconds: float | None) -> bool:
     """Measure, write the reports, and say whether every result was equal to the reference."""
     from dataclasses import replace
 
+    from benchmarks.outcomes import Outcome
     from benchmarks.plots import plot_report
     from benchmarks.report import entry_of, write_report
     from benchmarks.runner import run_plan
 
-    install(engines)
     plan = PLANS[plan_name]()
+    engines = engines_named(engine_names or list(plan.engines))
+    install(engines)
     if queries:
         plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.query in queries))
     if target_seconds is not None:
         plan = replace(plan, target_seconds=target_seconds)
     machine = describe_machine()
+
+    def keep_report(outcomes: list[Outcome]) -> None:
+        write_report([entry_of(outcome) for outcome in outcomes], machine, OUT)
+
     journal = OUT / f"journal-{plan.name}.jsonl"
-    outcomes = run_plan(plan, engines, journal, lambda line: print(line, flush=True))
-    entries = [entry_of(outcome) for outcome in outcomes]
-    write_report(entries, machine, OUT)
-    plot_report(entries, OUT)
+    outcomes = run_plan(plan, engines, journal, lambda line: print(line, flush=True), keep_report)
+    plot_report([entry_of(outcome) for outcome in outcomes], OUT)
     print(f"written: {OUT / 'report.md'}, report.json and plots beside it")
     return all(outcome.equal for outcome in outcomes)
 
 
 def compare(store: bool) -> int:
     """Compare the ratios of the last report with the stored ones, or store them."""
-    entries = json.loads((OUT / "report.json").read_text())
+    report = OUT / "report.json"
+    if not report.exists():
+        print("there is no report to compare: run `make bench-quick` first")
+        return 1
+    entries = json.loads(report.read_text())
     measured = ratios_of(entries, OUR_ENGINE)
     if not measured:
         print(f"the last report has no cell in which both {OUR_ENGINE} and a peer were measured")
@@ -68,7 +76,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     names = ", ".join(engine.name for engine in ENGINES)
     for name, text in (("install", "install engines"), ("run", "measure a plan")):
         command = commands.add_parser(name, help=text)
-        command.add_argument("--engines", default="", help=f"comma-separated, of: {names}; all by default")
+        command.add_argument("--engines", default="", help=f"comma-separated, of: {names}; else those of the plan")
     commands.choices["run"].add_argument("--plan", choices=sorted(PLANS), default="quick")
     commands.choices["run"].add_argument("--queries", default="", help="only these, comma-separated")
     commands.choices["run"].add_argument("--target-seconds", type=float, help="length of a measured run")
@@ -83,12 +91,12 @@ def main() -> int:
     chosen = parse(sys.argv[1:])
     if chosen.command == "compare":
         return compare(chosen.store)
-    engines = engines_named([name for name in chosen.engines.split(",") if name])
+    names = [name for name in chosen.engines.split(",") if name]
     if chosen.command == "install":
-        install(engines)
+        install(engines_named(names))
         return 0
     queries = [name for name in chosen.queries.split(",") if name]
-    return 0 if run(chosen.plan, engines, queries, chosen.target_seconds) else 1
+    return 0 if run(chosen.plan, names, queries, chosen.target_seconds) else 1
 
 
 if __name__ == "__main__":

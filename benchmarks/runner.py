@@ -16,7 +16,13 @@ from benchmarks.settings import Run, Settings
 from benchmarks.sizing import PROBES, scaled, slices_for, small_settings
 
 
-def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[str], None]) -> list[Outcome]:
+def run_plan(
+    plan: Plan,
+    engines: list[Engine],
+    journal: Path,
+    tell: Callable[[str], None],
+    after_turn: Callable[[list[Outcome]], None],
+) -> list[Outcome]:
     """Every run is noted in the journal as soon as it is measured: an interrupted plan loses nothing."""
     turns = [(engine, cell) for cell in plan.cells for engine in engines if takes_part(engine, cell)]
     outcomes = [Outcome(engine, scaled(cell, engine.scale)) for engine, cell in turns]
@@ -28,6 +34,7 @@ def run_plan(plan: Plan, engines: list[Engine], journal: Path, tell: Callable[[s
             for outcome in outcomes:
                 _take_turn(plan, outcome, repetition, kept, tell)
                 _note(journal, outcome)
+                after_turn(outcomes)
     return outcomes
 
 

@@ -30,5 +30,5 @@ PEERS: tuple[Engine, ...] = (
         {"state_backend": "hashmap"},
         scale=0.05,
     ),
-    Engine("bytewax", "benchmarks.peers.bytewax_flow", BYTEWAX, _ALL, scale=0.1),
+    Engine("bytewax", "benchmarks.peers.bytewax_flow", BYTEWAX, _ALL, checkpoints="never", scale=0.1),
 )

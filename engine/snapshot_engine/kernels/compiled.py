@@ -39,7 +39,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], signatures: tuple[Signature, ...]) -> None:
         self.name = function.__name__
         self.signatures = signatures
-        self._dispatcher = numba.njit(cache=True, error_model="numpy")(function)
+        # Without the interpreter lock, so that snapshots are written by another thread meanwhile.
+        self._dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
         self._run: Callable[..., Any] = self._load_and_run
 
     def __call__(self, *args: Any) -> Any:

@@ -64,9 +64,10 @@ class JoinSide:
     def stored_keys(self) -> list[str]:
         return [f"col.{key}" for key in self.keys]
 
-    def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With columns called such that the join's own can be added to them."""
-        return batch.rename_columns([f"col.{name}" for name in self.schema.names])
+    def stored(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        """What is written of these rows; the columns are called such that the join's own can be added to them."""
+        table = pa.Table.from_batches(batches, self.schema).unify_dictionaries()
+        return table.rename_columns([f"col.{name}" for name in self.schema.names])
 
     def restored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [batch.column(f"col.{name}") for name in self.schema.names]

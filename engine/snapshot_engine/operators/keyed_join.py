@@ -117,7 +117,7 @@ class KeyedJoinOperator(Operator):
     def _written(self, frozen: Sequence[Sequence[pa.RecordBatch]]) -> Iterator[tuple[str, pa.Table]]:
         for side, batches in zip(self._sides, frozen, strict=True):
             if batches:
-                yield side.name, pa.Table.from_batches([side.stored(batch) for batch in batches]).unify_dictionaries()
+                yield side.name, side.stored(batches)
 
 
 class LinkedRows:

@@ -126,8 +126,8 @@ class WindowJoinOperator(Operator):
         self._chain.aborted(checkpoint)
 
     def state_size(self) -> tuple[int, int]:
-        batches = [batch for rows in self._panes.values() for side in rows.since(None) for batch in side]
-        return sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+        panes = self._panes.values()
+        return sum(pane.rows for pane in panes), sum(pane.nbytes for pane in panes)
 
     def _put_out(self, window: int) -> None:
         panes = [self._panes[pane] for pane in self._grid.panes_of(window) if pane in self._panes]
@@ -180,13 +180,13 @@ class WindowJoinOperator(Operator):
         self, frozen: Sequence[tuple[int, tuple[list[pa.RecordBatch], list[pa.RecordBatch]]]]
     ) -> Iterator[tuple[str, pa.Table]]:
         for port, side in enumerate(self._sides):
-            parts = [
-                side.stored(batch).add_column(0, "window", pa.array(np.full(batch.num_rows, pane, np.int64)))
-                for pane, batches in frozen
-                for batch in batches[port]
-            ]
+            parts = []
+            for pane, batches in frozen:
+                if batches[port]:
+                    rows = side.stored(batches[port])
+                    parts.append(rows.add_column(0, "window", pa.array(np.full(rows.num_rows, pane, np.int64))))
             if parts:
-                yield side.name, pa.Table.from_batches(parts).unify_dictionaries()
+                yield side.name, pa.concat_tables(parts).combine_chunks()
 
     def _restore(self, port: int, batch: pa.RecordBatch) -> None:
         windows = batch.column("window").to_numpy()
@@ -201,9 +201,13 @@ class PaneRows:
 
     def __init__(self) -> None:
         self._batches: tuple[list[tuple[int, pa.RecordBatch]], ...] = ([], [])
+        self.rows = 0
+        self.nbytes = 0
 
     def add(self, port: int, batch: pa.RecordBatch, epoch: int) -> None:
         self._batches[port].append((epoch, batch))
+        self.rows += batch.num_rows
+        self.nbytes += batch.nbytes
 
     def since(self, after: int | None) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Each side's batches that came in epochs behind `after`; None: all."""

@@ -108,7 +108,7 @@ class PieceChain:
 
     def completed(self, checkpoint: int) -> None:
         done = self._pending.get(checkpoint)
-        if done is not None and done.links is not None:
+        if done is not None and done.links is not None and _lasting(done.links):
             self._complete = (done.epoch, done.links)
         for older in [number for number in self._pending if number <= checkpoint]:
             del self._pending[older]
@@ -120,13 +120,17 @@ class PieceChain:
         if len(restored) != 1 or _LINKS not in restored[0].meta:
             return
         pieces = list(restored[0].pieces)
-        if not all(piece.shared or piece.inline is not None for piece in pieces):
-            return
         links = []
         for count in restored[0].meta[_LINKS]:
             links.append(tuple(pieces[:count]))
             del pieces[:count]
-        self._complete = (0, tuple(links))
+        if _lasting(links):
+            self._complete = (0, tuple(links))
+
+
+def _lasting(links: Sequence[Link]) -> bool:
+    """Whether the job's own checkpoints keep all pieces: those of a savepoint are the user's to delete."""
+    return all(piece.shared or piece.inline is not None for link in links for piece in link)
 
 
 def _worn_out(links: tuple[Link, ...]) -> bool:

@@ -18,11 +18,15 @@ class Written:
     """Names every piece by what was written; all are as large as their table has rows."""
 
     inline: bool = False
+    shares: bool = True
+    """False for a savepoint."""
     numbers: Any = field(default_factory=itertools.count)
 
     def write_table(self, name: str, table: pa.Table, *, shared: bool = False) -> PieceHandle:
         content = b"" if self.inline else None
-        return PieceHandle(f"{next(self.numbers)}-{name}", table.num_rows, "", shared and not self.inline, content)
+        return PieceHandle(
+            f"{next(self.numbers)}-{name}", table.num_rows, "", shared and self.shares and not self.inline, content
+        )
 
     def write_bytes(self, name: str, data: bytes, *, shared: bool = False) -> PieceHandle:
         raise AssertionError
@@ -181,6 +185,19 @@ def test_a_savepoint_is_not_built_upon() -> None:
     state = Job().snapshot(1, rows=100)
     savepoint = replace(state, pieces=tuple(replace(piece, shared=False) for piece in state.pieces))
     assert len(Job([savepoint]).snapshot(2).pieces) == 1
+
+
+def test_a_savepoint_taken_while_running_is_not_built_upon() -> None:
+    job = Job()
+    job.snapshot(1, rows=100)
+    job.chain.completed(1)
+    store, job.store = job.store, Written(shares=False)
+    assert paths(job.snapshot(2)) == ["0-t0-base", "0-t0-delta"]
+    job.chain.completed(2)
+    job.store = store
+    third = job.snapshot(3)
+    assert paths(third) == ["0-t0-base", "1-t0-delta"]
+    assert third.meta["after"] == 1
 
 
 def test_after_a_change_of_parallelism_everything_is_written_again() -> None:
