@@ -2,8 +2,8 @@
 
     kind u32 | reserved u32 | length of what follows u64 | a u64 | b f64
 
-`a` is the number of the batch's first record in its channel, the checkpoint of a barrier, or a watermark. `b` is the
-time at which a barrier was triggered. Nothing here is ever unpickled: what arrives can only be columns.
+`a` is the number of the batch's first record in its channel, the checkpoint of a barrier, a watermark, or a round. `b`
+is the time at which a barrier was triggered. Nothing here is ever unpickled: what arrives can only be columns.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from snapshot_engine.protocol.elements import Barrier, Control, EndOfInput, Idle, Watermark
+from snapshot_engine.protocol.elements import Barrier, Control, EndOfInput, Idle, RoundEnd, Watermark
 
 HEADER = struct.Struct("<IIQqd")
 MAX_PAYLOAD = 1 << 31
 
-_BATCH, _BARRIER, _WATERMARK, _IDLE, _END = 1, 2, 3, 4, 5
+_BATCH, _BARRIER, _WATERMARK, _IDLE, _END, _ROUND_END = 1, 2, 3, 4, 5, 6
 
 Element: TypeAlias = pa.RecordBatch | Control
 
@@ -46,6 +46,8 @@ def _encode_control(element: Control) -> bytes:
             return HEADER.pack(_IDLE, 0, 0, 0, 0.0)
         case EndOfInput():
             return HEADER.pack(_END, 0, 0, 0, 0.0)
+        case RoundEnd():
+            return HEADER.pack(_ROUND_END, 0, 0, element.round, 0.0)
 
 
 def decode_control(kind: int, a: int, b: float) -> Control:
@@ -58,6 +60,8 @@ def decode_control(kind: int, a: int, b: float) -> Control:
             return Idle()
         case 5:
             return EndOfInput()
+        case 6:
+            return RoundEnd(a)
     raise BadFrame(f"frame of unknown kind {kind}")
 
 

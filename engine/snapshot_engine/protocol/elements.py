@@ -77,8 +77,15 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """In a loop with rounds: all records of round `round` are done, everywhere. It goes round and ends at the heads."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfInput:
     """The last element of a channel. It counts as aligned for every checkpoint still to come."""
 
 
-Control = Barrier | Watermark | Idle | EndOfInput
+Control = Barrier | Watermark | Idle | RoundEnd | EndOfInput

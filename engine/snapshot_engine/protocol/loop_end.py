@@ -6,8 +6,9 @@ in their queues for this round. One wave proves nothing, since a record may have
 received behind the wave's back. Two successive waves, all quiet, that count the same numbers, as many sent as received:
 then nothing was on its way in between, and nothing can move any more.
 
-With rounds, that is the end of a round; records that wait for the next one make it begin, and only if there are none is
-the loop done. Without rounds it is done.
+With rounds, that is the end of a round. First the heads let it be known (`RoundEnd`), which may make the body emit for
+the next round; when that has come to rest too, records that wait make the next round begin, and only if there are none
+is the loop done. Without rounds it is done at once.
 
 The end goes in two steps. First the heads let event time run out (the final watermark), which may make the body emit
 again; when that has come to rest too, they end.
@@ -33,8 +34,12 @@ class LoopCounts(NamedTuple):
     """Entries that a head keeps for the next round."""
     round: int | None = None
     """The round a head is in; None: not a head, or no rounds."""
+    round_over: int | None = None
+    """The newest round whose end has come here, -1 for none; for a head, has come back on all its feedback channels.
+    None: no rounds.
+    """
     time_is_over: bool = True
-    """Whether a head has emitted the final watermark; others have no say in it."""
+    """Whether the final watermark has come here; a head has it when it has emitted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,13 @@ class AskWave:
     """Ask every subtask of the region for its counts; answers name this wave."""
 
     wave: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndRound:
+    """Tell every head to emit the end of this round, once in its attempt. It may be told again."""
+
+    round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +70,47 @@ class FinalWatermark:
 
 @dataclass(frozen=True, slots=True)
 class EndLoop:
-    """Tell every head to end: nothing is in flight. The detector is done; the word must reach the heads."""
+    """Tell every head to end: nothing is in flight. It is told again until the region has finished."""
 
 
-LoopEndAction = AskWave | BeginRound | FinalWatermark | EndLoop
+LoopEndAction = AskWave | EndRound | BeginRound | FinalWatermark | EndLoop
 
 
 class LoopEnd:
-    """One per region with a loop and attempt, at the driver. `pause` is between waves that were not quiet."""
+    """One per region with a loop and attempt, at the driver.
+
+    `pause` lies between waves that were not quiet; after `patience` without all answers a wave is asked again.
+    """
 
     def __init__(
-        self, subtasks: Collection[SubtaskId], attempt: Attempt, rounds: bool = False, pause: float = 0.1
+        self, subtasks: Collection[SubtaskId], attempt: Attempt, pause: float = 0.1, patience: float = 5.0
     ) -> None:
         self._subtasks = frozenset(subtasks)
         self._attempt = attempt
         self._pause = pause
+        self._patience = patience
         self._wave = 0
         self._answers: dict[SubtaskId, LoopCounts] = {}
         self._candidate: tuple[int, int] | None = None
-        self._next_at = 0.0
+        self._next_at: float | None = None
         self.done = False
 
+    def inputs_ended(self, now: float) -> None:
+        """A head says that its regular inputs have ended: from now on it is worth while to ask."""
+        if self._next_at is None:
+            self._next_at = now
+
     def next_wakeup(self) -> float | None:
-        return None if self.done else self._next_at
+        """Until the region has finished: then throw this away."""
+        return self._next_at
 
     def tick(self, now: float) -> list[LoopEndAction]:
         """Ask again: for the first time, after a pause, or because an answer was lost."""
-        if self.done or now < self._next_at:
+        if self._next_at is None or now < self._next_at:
             return []
+        if self.done:
+            self._next_at = now + self._pause
+            return [EndLoop()]
         return self._ask(now)
 
     def report(
@@ -97,12 +122,13 @@ class LoopEnd:
         self._answers[subtask] = counts
         if self._answers.keys() < self._subtasks:
             return []
+        self._next_at = now + self._pause
         return self._judge(now)
 
     def _ask(self, now: float) -> list[LoopEndAction]:
         self._wave += 1
         self._answers = {}
-        self._next_at = now + self._pause
+        self._next_at = now + self._patience
         return [AskWave(self._wave)]
 
     def _judge(self, now: float) -> list[LoopEndAction]:
@@ -124,6 +150,8 @@ class LoopEnd:
 
     def _at_rest(self, round: int) -> list[LoopEndAction]:
         answers = self._answers.values()
+        if any(counts.round_over is not None and counts.round_over < round for counts in answers):
+            return [EndRound(round)]
         if any(counts.waiting for counts in answers):
             return [BeginRound(round + 1)]
         if not all(counts.time_is_over for counts in answers):

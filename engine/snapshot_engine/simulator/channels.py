@@ -199,6 +199,16 @@ class QueueOutlet:
         return None
 
 
+class FeedbackOutlet(QueueOutlet):
+    """The beginning of a feedback channel: its head receives at any time, on disk if it must."""
+
+    __slots__ = ()
+
+    @property
+    def full(self) -> bool:
+        return False
+
+
 class LogOutlet:
     """The beginning of a memory or durable channel: appends to the log."""
 

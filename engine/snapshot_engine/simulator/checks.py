@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from snapshot_engine.protocol.elements import ChannelId, Mode, SubtaskId
+from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.simulator.loops import BodyState, HeadState
 from snapshot_engine.simulator.operators import SourceState
-from snapshot_engine.simulator.records import LANE_BITS, count, times_seen
+from snapshot_engine.simulator.records import LANE_BITS, ONE, count, times_seen
 from snapshot_engine.simulator.storage import Manifest
 from snapshot_engine.simulator.subtask import SubtaskState
 from snapshot_engine.simulator.topology import Edge, Kind, Split
@@ -22,8 +23,8 @@ States = dict[SubtaskId, SubtaskState]
 class Checks:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._exact = world.config.mode is Mode.EXACTLY_ONCE
-        self._markers = ~((1 << (LANE_BITS * world.records.real)) - 1)
+        self._exact = world.is_exact
+        self._markers = ~((1 << (LANE_BITS * world.records.first_marker)) - 1)
 
     # Every manifest, when it lands.
 
@@ -44,6 +45,8 @@ class Checks:
         )
         if edge.exchange is Exchange.COMMITTED:
             received += sum(self._unread(manifest, channel, states, edge) for channel in edge.channels())
+        if edge.feedback:
+            received += sum(self._going_round(channel, states, edge) for channel in edge.channels())
         if sent != received:
             what = self._difference(sent, received)
             raise Violation(f"manifest {manifest.key}: along edge {edge.id} sent is not received: {what}")
@@ -56,6 +59,11 @@ class Checks:
         consumed = states[SubtaskId(edge.consumer.name, channel.consumer)].inputs[channel]
         if produced != consumed:
             raise Violation(f"manifest {manifest.key}: {channel} stands at {produced} and {consumed}")
+
+    def _going_round(self, channel: ChannelId, states: States, edge: Edge) -> int:
+        """What the log of a loop holds for one feedback channel."""
+        own = cast(HeadState, states[SubtaskId(edge.consumer.name, channel.consumer)].own)
+        return sum(count(cast(tuple[int, ...], entry.payload)) for entry in own.contents.entries.get(channel, ()))
 
     def _unread(self, manifest: Manifest, channel: ChannelId, states: States, edge: Edge) -> int:
         """What lies in the segments behind the reader's position."""
@@ -71,11 +79,16 @@ class Checks:
     def _state_agrees_with_what_passed(self, manifest: Manifest, subtask: SubtaskId, state: SubtaskState) -> None:
         kind = self._world.topology.vertex[subtask.vertex].kind
         got = sum(state.received.values())
+        if kind is Kind.BODY:
+            self._body_sends_on(manifest, subtask, state, got)
+            return
         if kind is Kind.SOURCE:
             split = self._world.records.splits[subtask.vertex, subtask.index]
             got = count(tuple(split[: cast(SourceState, state.own).position]))
         elif kind is Kind.STEP and state.own != got:
             raise Violation(f"manifest {manifest.key}: the state of {subtask} is not what it received")
+        elif kind is Kind.HEAD and cast(HeadState, state.own).counts != got:
+            raise Violation(f"manifest {manifest.key}: the state of {subtask} is not what went round")
         elif kind is Kind.WINDOW:
             got -= sum(count(batch) for batch in cast(dict[object, tuple[int, ...]], state.own).values())
         for edge in self._world.topology.outputs[subtask]:
@@ -86,6 +99,20 @@ class Checks:
             if sent != got * copies:
                 what = self._difference(got * copies, sent)
                 raise Violation(f"manifest {manifest.key}: {subtask} did not pass on what it had: {what}")
+
+    def _body_sends_on(self, manifest: Manifest, subtask: SubtaskId, state: SubtaskState, got: int) -> None:
+        """Each record it received is held, has left, or went round again with one round less before it."""
+        records, inner = self._world.records, subtask.vertex.startswith("inner")
+        got -= count(cast(BodyState, state.own).held)
+        expected = {True: 0, False: 0}  # by whether it is fed back
+        for record in range(records.first_marker):
+            back = records.goes_back(record, inner)
+            times = times_seen(got, record)
+            expected[back] += times * ONE[record - records.real if back else record]
+        for back in (True, False):
+            edges = [edge for edge in self._world.topology.outputs[subtask] if edge.feedback is back]
+            if sum(state.sent[edge.id] for edge in edges) != expected[back]:
+                raise Violation(f"manifest {manifest.key}: {subtask} did not send on what it had")
 
     # Every commit.
 
@@ -132,7 +159,8 @@ class Checks:
             visible = world.outside.committed.get(vertex.name, 0)
             for (source, _), records in world.records.splits.items():
                 for record in records:
-                    self._record_is_there(vertex.name, record, times.get(source, 0), times_seen(visible, record))
+                    left = record % world.records.real
+                    self._record_is_there(vertex.name, left, times.get(source, 0), times_seen(visible, left))
             if self._exact:
                 self._windows_fired_once(vertex.name, visible)
 
@@ -143,7 +171,7 @@ class Checks:
     def _windows_fired_once(self, sink: str, visible: int) -> None:
         topology = self._world.topology
         most = sum(topology.multiplicity[sink].get(v.name, 0) for v in topology.vertices if v.kind is Kind.WINDOW)
-        for marker in range(self._world.records.real, len(self._world.records.key)):
+        for marker in range(self._world.records.first_marker, len(self._world.records.key)):
             if times_seen(visible, marker) > most:
                 raise Violation(f"window {marker} fired more than once in the output of {sink}")
 

@@ -26,6 +26,16 @@ from snapshot_engine.protocol.critical_path import Timings
 from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import RegionChannel
+from snapshot_engine.protocol.loop_end import (
+    AskWave,
+    BeginRound,
+    EndLoop,
+    EndRound,
+    FinalWatermark,
+    LoopCounts,
+    LoopEnd,
+    LoopEndAction,
+)
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
 NO_TIMES = Timings()
 RESTARTS = RestartConfig(first_delay=0.05, max_delay=0.2, per_region=None, per_job=None)
 NEVER = float("inf")
+WAVES = (0.3, 8.0)  # pause and patience, in seconds
 STOP_PATIENCE = 0.4  # how long slots may take to stop before they are left to the fence
 
 
@@ -82,6 +93,7 @@ class Driver:
         self._retained: list[Manifest] = []
         self._dropped: list[Manifest] = []  # what their deletion has to wait for is still active
         self._finishing = False
+        self._loops: dict[int, LoopEnd] = {}
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
         self._due: float | None = None
@@ -175,7 +187,7 @@ class Driver:
                 case Trigger():
                     self.world.note(f"trigger {action.barrier.checkpoint} {action.savepoint or ''}")
                     for subtask in action.subtasks:
-                        self.world.tell_subtask(self, subtask, "trigger", action.barrier, action.stop)
+                        self.world.post.tell_subtask(self, subtask, "trigger", action.barrier, action.stop)
                 case WriteManifest():
                     self._write(action)
                 case Completed():
@@ -183,7 +195,7 @@ class Driver:
                 case Abort():
                     self.world.note(f"abort {action.checkpoint}: {action.reason}")
                     self.over.add(action.checkpoint)
-                    self.world.tell_all(self, "abort", action.checkpoint)
+                    self.world.post.tell_all(self, "abort", action.checkpoint)
                     for name in action.discard.values():
                         self.world.storage.delete(cast(str, name))
                 case Discard():
@@ -273,7 +285,7 @@ class Driver:
 
     def committed(self, manifest: Manifest) -> None:
         """All that `manifest` names is visible: tell the subtasks, and end if that was the end."""
-        self.world.tell_all(self, "completed", manifest.checkpoint, manifest.segments)
+        self.world.post.tell_all(self, "completed", manifest.checkpoint, manifest.segments)
         if self._finishing and self.latest is manifest:
             everything = manifest.finished == set(self.world.topology.subtasks)
             self.world.done = everything
@@ -317,6 +329,8 @@ class Driver:
             if alone and self.world.parts.catch_up_holds_checkpoints:
                 self.coordinator.hold(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
+            if region in self.world.topology.loop_regions():
+                self._loops[region] = self.world.parts.loop_end(self.world.topology.regions[region], attempt, *WAVES)
             settled = self.coordinator.next_id - 1
             self.world.submit("launch", self, region, attempt, self.latest, settled, alone)
 
@@ -331,7 +345,7 @@ class Driver:
         attempts = {
             subtask: self.recovery.runs[region].attempt for subtask, region in self.world.topology.region_of.items()
         }
-        self.world.unpin_logs(self)
+        self.world.logs.unpin(self)
         self.coordinate(self.coordinator.resume(attempts, self.world.now))
 
     def after_event(self) -> None:
@@ -339,7 +353,7 @@ class Driver:
         self._due = None
         if self.alive and self.recovery and self.recovery.undecided and self.coordinator.completing is None:
             facts = self._facts()
-            self.world.pin_logs(self, self.latest_checkpoint())
+            self.world.logs.pin(self, self.latest_checkpoint())
             self._recover(self.recovery.decide(facts, self.world.now))
 
     def _facts(self) -> list[RegionChannel]:
@@ -349,7 +363,7 @@ class Driver:
                 producer,
                 consumer,
                 edge.exchange,
-                not edge.exchange.replays or self.world.log_is_whole(self, producer, channel, checkpoint),
+                not edge.exchange.replays or self.world.logs.is_whole(self, producer, channel, checkpoint),
             )
             for edge, channel, producer, consumer in self.world.topology.cut_edges()
         ]
@@ -372,14 +386,36 @@ class Driver:
                 self.coordinate(self.coordinator.finished(subtask, attempt, name, snapshotted, now))
             case "inputs_ended":
                 self.coordinate(self.coordinator.inputs_ended(cast(SubtaskId, arguments[0]), attempt, now))
+                if region in self._loops and self.recovery.runs[region].accepts(attempt):
+                    self._loops[region].inputs_ended(now)
             case "caught_up":
                 if self.recovery.runs[region].accepts(attempt):
                     self.coordinate(self.coordinator.release(region, now))
+            case "counts":
+                self._hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
             case "pressure":
                 self.coordinate(self.coordinator.request_checkpoint(now))
             case _:
                 self._hear_of_slot(kind, region, attempt, cast(int, arguments[0]))
         self.after_event()
+
+    def _hear_counts(self, region: int, attempt: Attempt, subtask: SubtaskId, wave: int, counts: LoopCounts) -> None:
+        if region in self._loops:
+            self._end_loop(region, self._loops[region].report(subtask, attempt, wave, counts, self.world.now))
+
+    def _end_loop(self, region: int, actions: list[LoopEndAction]) -> None:
+        for action in actions:
+            match action:
+                case AskWave():
+                    self.world.post.tell_region(self, region, "wave", action.wave)
+                case BeginRound():
+                    self.world.post.tell_region(self, region, "round", action.round)
+                case EndRound():
+                    self.world.post.tell_region(self, region, "round_end", action.round)
+                case FinalWatermark():
+                    self.world.post.tell_region(self, region, "final_watermark")
+                case EndLoop():
+                    self.world.post.tell_region(self, region, "end_loop")
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None
@@ -413,6 +449,7 @@ class Driver:
     def _next_due(self) -> float:
         assert self.recovery is not None
         wakeups = [self.coordinator.next_wakeup(), self.recovery.next_wakeup(), *self._deadlines.values()]
+        wakeups += [loop.next_wakeup() for loop in self._loops.values()]
         return min((each for each in wakeups if each is not None), default=NEVER)
 
     def _do_what_is_due(self) -> None:
@@ -425,6 +462,11 @@ class Driver:
                 if self.recovery.runs[region].state is RegionState.CANCELLING:
                     self._recover(self.recovery.abandon_slots(region, attempt, now))
         self._recover(self.recovery.tick(now))
+        for region, loop in list(self._loops.items()):
+            if self.recovery.runs[region].state is RegionState.FINISHED:
+                del self._loops[region]
+            else:
+                self._end_loop(region, loop.tick(now))
         self.after_event()
 
     def request_savepoint(self, name: str, stop: bool) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-LOSSY = frozenset({"ack", "decline", "trigger", "abort", "completed"})
+LOSSY_CHECKPOINTS = ("ack", "decline", "trigger", "abort", "completed")
+LOSSY_LOOPS = ("wave", "counts", "round", "round_end", "final_watermark", "end_loop")
+LOSSY = frozenset({*LOSSY_CHECKPOINTS, *LOSSY_LOOPS})
 """Messages that may be lost: each has something that makes up for it (a timeout, a newer barrier, the next
 one).
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from snapshot_engine.protocol.elements import Barrier, Idle, Watermark
+from snapshot_engine.simulator.loops import Body, Head
 from snapshot_engine.simulator.records import WINDOW, Batch, count
 from snapshot_engine.simulator.subtask import Subtask
 from snapshot_engine.simulator.topology import Kind
@@ -148,4 +149,11 @@ class Sink(Subtask):
         self.lineage.aborted(checkpoint)
 
 
-KINDS: dict[Kind, type[Subtask]] = {Kind.SOURCE: Source, Kind.STEP: Step, Kind.WINDOW: Window, Kind.SINK: Sink}
+KINDS: dict[Kind, type[Subtask]] = {
+    Kind.SOURCE: Source,
+    Kind.STEP: Step,
+    Kind.WINDOW: Window,
+    Kind.SINK: Sink,
+    Kind.HEAD: Head,
+    Kind.BODY: Body,
+}

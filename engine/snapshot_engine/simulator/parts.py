@@ -15,6 +15,8 @@ from snapshot_engine.protocol.committables import Lineage
 from snapshot_engine.protocol.coordinator import Coordinator
 from snapshot_engine.protocol.exchange_log import ChannelLog
 from snapshot_engine.protocol.exchange_receiver import ChannelReceiver
+from snapshot_engine.protocol.loop_end import LoopEnd
+from snapshot_engine.protocol.loop_log import LoopLog
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.protocol.watermarks import WatermarkMerge
 
@@ -27,6 +29,8 @@ class Parts:
     lineage: Callable[..., Lineage[Any]] = Lineage
     region_run: Callable[..., RegionRun] = RegionRun
     log: Callable[..., ChannelLog] = ChannelLog
+    loop_log: Callable[..., LoopLog] = LoopLog
+    loop_end: Callable[..., LoopEnd] = LoopEnd
     receiver: Callable[..., ChannelReceiver] = ChannelReceiver
     # What the shell has to do right; each is the rule, and False or another value breaks it.
     barriers_keep_their_place: bool = True

@@ -45,20 +45,38 @@ class Records:
     key: list[int]
     time: list[int]
     real: int
+    """How many records the sources have. A record that has h rounds of a loop before it is numbered h times this
+    higher; where it leaves the loop it has the lowest of its numbers.
+    """
+    first_marker: int
     """Records from here on are markers."""
+    rounds: list[int]
+    """How often each goes round in all."""
 
     def marker(self, key: int, window: int) -> int:
-        return self.real + key + KEYS * window
+        return self.first_marker + key + KEYS * window
 
-    def of_source(self, source: str) -> int:
-        """All records of a source vertex, each seen once."""
-        return sum(count(tuple(records)) for (vertex, _), records in self.splits.items() if vertex == source)
+    def hops(self, record: int) -> int:
+        """How many rounds of a loop it has before it."""
+        return record // self.real
+
+    def round(self, record: int) -> int:
+        """How many it has behind it."""
+        return self.rounds[record % self.real] - self.hops(record)
+
+    def goes_back(self, record: int, inner: bool) -> bool:
+        hops = self.hops(record)
+        return bool(hops and (hops % 2 or not inner))
+
+
+MOST_HOPS = 3
 
 
 def random_records(random: Random, topology: Topology) -> Records:
     splits: dict[tuple[str, int], list[int]] = {}
     key: list[int] = []
     time: list[int] = []
+    loops = bool(topology.loop_regions())
     for vertex in topology.vertices:
         if vertex.kind is not Kind.SOURCE:
             continue
@@ -69,7 +87,15 @@ def random_records(random: Random, topology: Topology) -> Records:
                 key.append(int(random.random() * KEYS))
                 time.append(max(0, position + int(random.random() * 6) - 3))
     real = len(key)
+    rounds = [0] * real
+    if loops:
+        rounds = [int(random.random() * (MOST_HOPS + 1)) for _ in range(real)]
+        for split in splits.values():
+            split[:] = [record + real * rounds[record] for record in split]
+        key *= MOST_HOPS + 1
+        time *= MOST_HOPS + 1
+    first_marker = len(key)
     windows = max(time) // WINDOW + 1
     key.extend(number % KEYS for number in range(KEYS * windows))
     time.extend(0 for _ in range(KEYS * windows))
-    return Records(splits, key, time, real)
+    return Records(splits, key, time, real, first_marker, rounds)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from snapshot_engine.protocol.committed_exchange import BEGINNING, Segment, SegmentPosition, SegmentWriter
-from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, SubtaskId
 from snapshot_engine.protocol.exchange_log import ChannelLog
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.simulator.channels import (
+    FeedbackOutlet,
     LogOutlet,
     LogPort,
     Outlet,
@@ -22,6 +23,7 @@ from snapshot_engine.simulator.channels import (
     SegmentOutlet,
     SegmentPort,
 )
+from snapshot_engine.simulator.loops import Head
 from snapshot_engine.simulator.operators import KINDS
 from snapshot_engine.simulator.storage import Manifest
 from snapshot_engine.simulator.subtask import Subtask, SubtaskState
@@ -53,6 +55,7 @@ class RegionInstance:
         self.over_before = frozenset(world.drivers[driver].over)
         """Checkpoints that had completed or were aborted when this attempt began."""
         self.alive = set(world.topology.slots(region))
+        self.channels_inside = world.channels_inside(region)
         self.logs: dict[ChannelId, ChannelLog] = {}
         self.log_ports: dict[ChannelId, LogPort] = {}
         self._queues: list[QueuePort] = []
@@ -69,7 +72,7 @@ class RegionInstance:
             if manifest is not None and id in manifest.finished:
                 subtask.finished = True
                 subtask.end_logs()
-                self.send("finished", id, manifest.states[id], manifest.checkpoint)
+                self.send("finished", id.index, id, manifest.states[id], manifest.checkpoint)
                 self._slot_may_be_finished(id.index)
             else:
                 subtask.come_up()
@@ -88,7 +91,7 @@ class RegionInstance:
             if channel.producer == slot:
                 log.detach()
                 del self.logs[channel]
-                self.world.cut_off(channel, log)
+                self.world.logs.cut_off(channel, log)
 
     def is_paused(self) -> bool:
         """A log that is full holds its region's sources back."""
@@ -97,7 +100,7 @@ class RegionInstance:
     def look_whether_caught_up(self) -> None:
         if self._catching_up and all(log.caught_up for log in self.logs.values()):
             self._catching_up = False
-            self.send("caught_up")
+            self.send("caught_up", min(self.alive))
 
     # Both ends of channels, for the subtasks.
 
@@ -122,6 +125,8 @@ class RegionInstance:
 
     def _make_outlet(self, edge: Edge, channel: ChannelId, restored: SubtaskState | None) -> Outlet:
         at = restored.outputs[channel] if restored else None
+        if edge.feedback:
+            return FeedbackOutlet(channel, self.attempt, self.world.network)
         if edge.exchange is Exchange.PIPELINED:
             return QueueOutlet(channel, self.attempt, self.world.network)
         if edge.exchange is Exchange.COMMITTED:
@@ -147,21 +152,21 @@ class RegionInstance:
 
     # Talking to the driver.
 
-    def send(self, kind: str, *arguments: object) -> None:
-        self.world.tell_driver(self, kind, *arguments)
+    def send(self, kind: str, slot: int, *arguments: object) -> None:
+        self.world.post.tell_driver(self, slot, kind, *arguments)
 
     def write_snapshot(self, subtask: Subtask, checkpoint: int, state: SubtaskState) -> None:
         if self.world.faults.snapshot_write_fails():
-            self.send("decline", subtask.id, checkpoint, "could not be written")
+            self.send("decline", subtask.id.index, subtask.id, checkpoint, "could not be written")
             return
         name = f"{checkpoint} {subtask.id} {self.attempt}"
         self.world.storage.files[name] = state
-        self.send("ack", subtask.id, checkpoint, name)
+        self.world.mail.append(("written", self, subtask.id, checkpoint, name))
 
     def write_final(self, subtask: Subtask) -> None:
         name = f"final {subtask.id} {self.attempt} from {self.checkpoint}"
         self.world.storage.files[name] = subtask.state(0)
-        self.send("finished", subtask.id, name, subtask.alignment.settled)
+        self.send("finished", subtask.id.index, subtask.id, name, subtask.alignment.settled)
         self._slot_may_be_finished(subtask.id.index)
 
     def _slot_may_be_finished(self, slot: int) -> None:
@@ -171,11 +176,15 @@ class RegionInstance:
         if any(channel.producer == slot for channel in self.logs):
             return
         if all(s.finished for id, s in self.subtasks.items() if id.index == slot):
-            self.send("slot_finished", slot)
+            self.send("slot_finished", slot, slot)
 
     # What the driver says.
 
     def hear(self, slot: int, kind: str, arguments: tuple[object, ...]) -> None:
+        if kind == "trigger":
+            triggered, barrier, stop = cast(tuple[SubtaskId, Barrier, bool], arguments)
+            self.subtasks[triggered].trigger(barrier, stop)
+            return
         for id, subtask in self.subtasks.items():
             if id.index != slot:
                 continue
@@ -184,6 +193,20 @@ class RegionInstance:
             elif kind == "completed":
                 subtask.completed(cast(int, arguments[0]))
                 self.publish(subtask, arguments[1])
+            elif kind == "wave":
+                self.send("counts", slot, id, arguments[0], subtask.loop_counts())
+            elif isinstance(subtask, Head) and not subtask.finished:
+                self._tell_head(subtask, kind, arguments)
+
+    def _tell_head(self, head: Head, kind: str, arguments: tuple[object, ...]) -> None:
+        if kind == "round":
+            head.loop.next_round(cast(int, arguments[0]))
+        elif kind == "round_end":
+            head.end_round(cast(int, arguments[0]))
+        elif kind == "final_watermark":
+            head.let_time_run_out()
+        elif kind == "end_loop":
+            head.end_loop()
 
 
 def _restored(world: World, manifest: Manifest | None, subtask: SubtaskId) -> SubtaskState | None:

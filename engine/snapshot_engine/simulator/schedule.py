@@ -14,7 +14,7 @@ from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.simulator.faults import Faults
 from snapshot_engine.simulator.parts import Parts
 from snapshot_engine.simulator.records import random_records
-from snapshot_engine.simulator.topology import Topology, random_topology
+from snapshot_engine.simulator.topology import Topology, random_loop, random_topology
 from snapshot_engine.simulator.world import World, WorldConfig
 
 ALL_PIPELINED = [Exchange.PIPELINED]
@@ -35,7 +35,8 @@ def run_schedule(seed: int, parts: Parts = REAL, note: Callable[[str], None] | N
     """Any exception is a violation: the protocols' own errors say that something impossible has happened."""
     random = Random(seed)
     exchanges = ALL_PIPELINED if random.random() < 0.4 else MIXED
-    topology = random_topology(random, exchanges)
+    make = random_loop if random.random() < 0.25 else random_topology
+    topology = make(random, exchanges)
     records = random_records(random, topology)
     config = _random_config(random, topology)
     faults = Faults(random, int(random.random() * 9))
@@ -72,8 +73,9 @@ def _random_config(random: Random, topology: Topology) -> WorldConfig:
         retained=1 + int(random.random() * 2),
         strategy=Strategy.ALL if random.random() < 0.1 else Strategy.REGION,
         deterministic=tuple(candidates) if random.random() < 0.6 else (),
-        capacity=1 + int(random.random() * 5),
+        capacity=checkpoints.max_concurrent + 1 + int(random.random() * 4),  # barriers alone must not fill it
         memory_budget=3 + int(random.random() * 20),
         watermark_delay=int(random.random() * 3),
+        rounds=random.random() < 0.3,
         fault_rate=0.002 + random.random() * 0.02,
     )

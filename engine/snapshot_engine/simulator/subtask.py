@@ -4,7 +4,7 @@ one does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from snapshot_engine.protocol.alignment import AlignmentAction, TakeSnapshot
@@ -12,13 +12,16 @@ from snapshot_engine.protocol.elements import (
     MAX_WATERMARK,
     Barrier,
     ChannelId,
+    Control,
     EndOfInput,
     Idle,
+    RoundEnd,
     SubtaskId,
     Watermark,
 )
+from snapshot_engine.protocol.loop_end import LoopCounts
 from snapshot_engine.protocol.watermarks import WatermarkState
-from snapshot_engine.simulator.channels import LogOutlet, Outlet, Port
+from snapshot_engine.simulator.channels import Element, LogOutlet, Outlet, Port
 from snapshot_engine.simulator.records import Batch, count
 from snapshot_engine.simulator.topology import Edge, Split
 from snapshot_engine.simulator.violations import Violation
@@ -45,14 +48,15 @@ class SubtaskState(NamedTuple):
 class OutEdge:
     """Sends records along one edge to the consumer each belongs to."""
 
-    __slots__ = ("_turn", "edge", "keys", "outlets", "sent", "split")
+    __slots__ = ("_turn", "edge", "keys", "outlets", "sent", "sent_inside", "split")
 
-    def __init__(self, edge: Edge, outlets: list[Outlet], keys: list[int], sent: int) -> None:
+    def __init__(self, edge: Edge, outlets: Sequence[Outlet | CountedOutlet], keys: list[int], sent: int) -> None:
         self.edge = edge
         self.split = edge.split
         self.outlets = outlets
         self.keys = keys
         self.sent = sent
+        self.sent_inside = 0
         self._turn = 0
 
     def emit(self, batch: Batch) -> None:
@@ -80,6 +84,27 @@ class OutEdge:
                 outlet.push(part)
 
 
+class CountedOutlet:
+    """Hands on to the real one."""
+
+    def __init__(self, real: Outlet, edge: OutEdge) -> None:
+        self.real = real
+        self.channel = real.channel
+        self.before_snapshot = real.before_snapshot
+        self.completed = real.completed
+        self.state = real.state
+        self._edge = edge
+
+    @property
+    def full(self) -> bool:
+        return self.real.full
+
+    def push(self, element: Element) -> None:
+        if type(element) is tuple:
+            self._edge.sent_inside += len(element)
+        self.real.push(element)
+
+
 class Subtask:
     """What all kinds share; a kind overrides `process`, `on_watermark`, `flush` and its own state."""
 
@@ -91,21 +116,15 @@ class Subtask:
         self.random = world.random
         self.finished = False
         edges = {edge.id for edge, _ in world.topology.inputs[id]}
+        self.inside = instance.channels_inside
+        self.arrived = 0
         self.received: dict[int, int] = dict(restored.received) if restored else dict.fromkeys(edges, 0)
         self.ended: set[ChannelId] = set(restored.ended) if restored else set()
         self.ports: list[Port] = [
             instance.make_port(edge, channel, restored) for edge, channel in world.topology.inputs[id]
         ]
         self.open: list[Port] = [port for port in self.ports if port.channel not in self.ended]
-        self.outs = [
-            OutEdge(
-                edge,
-                instance.make_outlets(edge, id.index, restored),
-                world.records.key,
-                restored.sent[edge.id] if restored else 0,
-            )
-            for edge in world.topology.outputs[id]
-        ]
+        self.outs = [self._out_edge(edge, restored) for edge in world.topology.outputs[id]]
         aligned = world.topology.aligned_inputs(id)
         self.alignment = world.parts.alignment(
             aligned,
@@ -114,10 +133,18 @@ class Subtask:
             restored=instance.settled,
         )
         self.watermarks = world.parts.watermarks(
-            [port.channel for port in self.ports], restored.watermarks if restored else None
+            [port.channel for port in self.ports if not port.edge.feedback],
+            restored.watermarks if restored else None,
         )
         self._inputs_ended_told = not aligned
         self.restore(restored.own if restored else None)
+
+    def _out_edge(self, edge: Edge, restored: SubtaskState | None) -> OutEdge:
+        outlets = self.instance.make_outlets(edge, self.id.index, restored)
+        out = OutEdge(edge, outlets, self.world.records.key, restored.sent[edge.id] if restored else 0)
+        if self.inside:
+            out.outlets = [CountedOutlet(each, out) if each.channel in self.inside else each for each in outlets]
+        return out
 
     # What a kind does.
 
@@ -129,6 +156,9 @@ class Subtask:
 
     def on_watermark(self, timestamp: int) -> None:
         pass
+
+    def on_round_end(self, channel: ChannelId, round: int) -> None:
+        """It goes no further than the loop."""
 
     def before_snapshot(self, checkpoint: int) -> None:
         pass
@@ -157,6 +187,8 @@ class Subtask:
         port = ready[int(self.random.random() * len(ready))] if len(ready) > 1 else ready[0]
         element = port.take(self.random)
         if type(element) is tuple:
+            if port.channel in self.inside:
+                self.arrived += len(element)
             self.received[port.edge.id] += count(element)
             self.watermarks.active(port.channel)
             self.process(element)
@@ -188,6 +220,8 @@ class Subtask:
                 self.broadcast(element)
         elif type(element) is EndOfInput:
             self._end(port)
+        elif type(element) is RoundEnd:
+            self.on_round_end(channel, element.round)
 
     def _must_not_be_over(self, checkpoint: int) -> None:
         if checkpoint in self.instance.over_before:
@@ -204,14 +238,17 @@ class Subtask:
         self._advance(self.watermarks.end(port.channel))
         self.act(self.alignment.end(port.channel, self.world.now))
         if not self.open:
-            self.finish()
+            self.end_of_inputs()
         elif self.alignment.all_ended and not self._inputs_ended_told:
             self.tell_inputs_ended()
 
+    def end_of_inputs(self) -> None:
+        self.finish()
+
     def tell_inputs_ended(self) -> None:
-        """No barrier will come in-band any more, but committed channels are still open."""
+        """No barrier will come in-band any more, but committed or feedback channels are still open."""
         self._inputs_ended_told = True
-        self.instance.send("inputs_ended", self.id)
+        self.instance.send("inputs_ended", self.id.index, self.id)
 
     def come_up(self) -> None:
         """After a restore: say again what the driver may not know."""
@@ -224,8 +261,11 @@ class Subtask:
         """All inputs have ended: hand in the final state."""
         self.finished = True
         self.before_snapshot(self.alignment.settled)
-        self.broadcast(EndOfInput())
+        self.say_end()
         self.instance.write_final(self)
+
+    def say_end(self) -> None:
+        self.broadcast(EndOfInput())
 
     def end_logs(self) -> None:
         """Restored as finished: a new log has to know that nothing will come."""
@@ -240,7 +280,7 @@ class Subtask:
         for out in self.outs:
             out.emit(batch)
 
-    def broadcast(self, element: Barrier | Watermark | Idle | EndOfInput) -> None:
+    def broadcast(self, element: Control) -> None:
         for out in self.outs:
             for outlet in out.outlets:
                 outlet.push(element)
@@ -266,7 +306,7 @@ class Subtask:
             if isinstance(action, TakeSnapshot):
                 self._take_snapshot(action)
             else:
-                self.instance.send("decline", self.id, action.checkpoint, action.reason)
+                self.instance.send("decline", self.id.index, self.id, action.checkpoint, action.reason)
 
     def _take_snapshot(self, action: TakeSnapshot) -> None:
         checkpoint = action.barrier.checkpoint
@@ -277,6 +317,9 @@ class Subtask:
                 outlet.before_snapshot(checkpoint)
         state = self.state(checkpoint)
         self.broadcast(action.barrier)
+        self.hand_in(checkpoint, state)
+
+    def hand_in(self, checkpoint: int, state: SubtaskState) -> None:
         self.instance.write_snapshot(self, checkpoint, state)
 
     def state(self, checkpoint: int) -> SubtaskState:
@@ -291,6 +334,19 @@ class Subtask:
             frozenset(channel for channel, time in watermarks.channels.items() if time.ended),
             self.transactions(),
         )
+
+    # The end of a loop.
+
+    @property
+    def sent_inside(self) -> int:
+        return sum(out.sent_inside for out in self.outs)
+
+    def loop_counts(self) -> LoopCounts:
+        """For the driver, which finds out whether the region's loop is done."""
+        outside = any(port.channel not in self.inside for port in self.open)
+        quiet = self.finished or (bool(self.ports) and not outside)
+        over = self.finished or self.watermarks.current == MAX_WATERMARK
+        return LoopCounts(self.sent_inside, self.arrived, quiet, time_is_over=over)
 
     def end_of_time(self) -> None:
         self.on_watermark(MAX_WATERMARK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from random import Random
@@ -17,6 +17,8 @@ class Kind(Enum):
     STEP = "step"  # counts in its state what passes through; with two inputs, a connect or a union
     WINDOW = "window"  # keeps records until the watermark has passed their window's end
     SINK = "sink"
+    HEAD = "head"  # of a loop: a step that feedback edges return to
+    BODY = "body"  # of a loop: sends round again what has not gone round often enough
 
 
 class Split(Enum):
@@ -42,6 +44,7 @@ class Edge:
     consumer: Vertex
     split: Split
     exchange: Exchange
+    feedback: bool = False
 
     def channels(self) -> list[ChannelId]:
         return self._channels
@@ -79,7 +82,16 @@ class Topology:
 
     def aligned_inputs(self, subtask: SubtaskId) -> list[ChannelId]:
         """The channels that bring barriers: those of a committed edge do not."""
-        return [c for edge, c in self.inputs[subtask] if edge.exchange is not Exchange.COMMITTED]
+        inputs = self.inputs[subtask]
+        return [c for edge, c in inputs if edge.exchange is not Exchange.COMMITTED and not edge.feedback]
+
+    def feedback_inputs(self, subtask: SubtaskId) -> list[ChannelId]:
+        return [c for edge, c in self.inputs[subtask] if edge.feedback]
+
+    def loop_regions(self) -> list[int]:
+        """Regions with a loop inside."""
+        heads = [subtask for subtask in self.subtasks if self.vertex[subtask.vertex].kind is Kind.HEAD]
+        return sorted({self.region_of[subtask] for subtask in heads})
 
     def triggered(self) -> list[SubtaskId]:
         """Sources, and subtasks that read nothing but committed edges."""
@@ -112,7 +124,7 @@ class Topology:
         return [region for region, subtasks in self.regions.items() if all(map(self._is_deterministic, subtasks))]
 
     def _is_deterministic(self, subtask: SubtaskId) -> bool:
-        if self.vertex[subtask.vertex].kind is Kind.WINDOW or len(self.inputs[subtask]) > 1:
+        if self.vertex[subtask.vertex].kind in (Kind.WINDOW, Kind.HEAD) or len(self.inputs[subtask]) > 1:
             return False
         return all(edge.split is not Split.REBALANCE for edge in self.outputs[subtask])
 
@@ -123,7 +135,7 @@ class Topology:
                 continue
             times: dict[str, int] = defaultdict(int)
             for edge in self.edges:
-                if edge.consumer is vertex:
+                if edge.consumer is vertex and not edge.feedback:
                     copies = vertex.parallelism if edge.split is Split.BROADCAST else 1
                     for source, count in self.multiplicity[edge.producer.name].items():
                         times[source] += count * copies
@@ -133,7 +145,8 @@ class Topology:
 
     def describe(self) -> str:
         edges = [
-            f"{e.producer.name}({e.producer.parallelism})-{e.split.value}/{e.exchange.value}->"
+            f"{e.producer.name}({e.producer.parallelism})-{'feedback/' if e.feedback else ''}"
+            f"{e.split.value}/{e.exchange.value}->"
             f"{e.consumer.name}({e.consumer.parallelism})"
             for e in self.edges
         ]
@@ -237,8 +250,15 @@ def random_topology(random: Random, exchanges: list[Exchange]) -> Topology:
     return topology
 
 
-def _random_edge(random: Random, number: int, producer: Vertex, consumer: Vertex, exchanges: list[Exchange]) -> Edge:
-    chance = random.random()
+def _random_edge(
+    random: Random,
+    number: int,
+    producer: Vertex,
+    consumer: Vertex,
+    exchanges: list[Exchange],
+    copies: bool = True,
+) -> Edge:
+    chance = random.random() if copies else random.random() * 0.92
     if consumer.kind is Kind.WINDOW or chance < 0.45:
         split = Split.HASH
     elif producer.parallelism == consumer.parallelism and chance < 0.75:
@@ -248,3 +268,46 @@ def _random_edge(random: Random, number: int, producer: Vertex, consumer: Vertex
     else:
         split = Split.BROADCAST
     return Edge(number, producer, consumer, split, exchanges[int(random.random() * len(exchanges))])
+
+
+def random_loop(random: Random, exchanges: list[Exchange]) -> Topology:
+    """Sources into a loop, perhaps with a loop inside it, into a sink, perhaps over a window."""
+    width = 1 + int(random.random() * 2)
+
+    def vertex(name: str, kind: Kind) -> Vertex:
+        vertices.append(Vertex(name, kind, 1 + int(random.random() * width)))
+        return vertices[-1]
+
+    def connect(producer: Vertex, consumer: Vertex, inside: bool = False) -> None:
+        allowed = [Exchange.PIPELINED] if inside else exchanges
+        edges.append(_random_edge(random, len(edges), producer, consumer, allowed, copies=False))
+
+    def feed_back(producer: Vertex, consumer: Vertex) -> None:
+        plain = _random_edge(random, len(edges), producer, consumer, [Exchange.PIPELINED], copies=False)
+        edges.append(replace(plain, feedback=True))
+
+    vertices: list[Vertex] = []
+    edges: list[Edge] = []
+    sources = [vertex(f"source{i}", Kind.SOURCE) for i in range(1 + int(random.random() * 2))]
+    outer = vertex("outer_head", Kind.HEAD)
+    connect(sources[0], outer)
+    inside = outer
+    if random.random() < 0.3:
+        inner = vertex("inner_head", Kind.HEAD)
+        inner_body = vertex("inner_body", Kind.BODY)
+        connect(outer, inner, inside=True)
+        connect(inner, inner_body, inside=True)
+        feed_back(inner_body, inner)
+        inside = inner_body
+    body = vertex("outer_body", Kind.BODY)
+    connect(inside, body, inside=True)
+    for _ in range(1 + int(random.random() * 2)):
+        feed_back(body, outer)
+    if len(sources) > 1:  # beside the loop, or into the middle of it
+        connect(sources[1], body if random.random() < 0.5 else outer)
+    last = body
+    if random.random() < 0.3:
+        last = vertex("window", Kind.WINDOW)
+        connect(body, last)
+    connect(last, vertex("sink", Kind.SINK))
+    return Topology(vertices, edges)

@@ -8,16 +8,17 @@ from random import Random
 from typing import Any
 
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
-from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Mode, SubtaskId
-from snapshot_engine.protocol.exchange_log import ChannelLog
+from snapshot_engine.protocol.elements import Attempt, ChannelId, Mode, SubtaskId
 from snapshot_engine.protocol.failover import Strategy
-from snapshot_engine.protocol.region_run import ACTIVE, RegionState
+from snapshot_engine.simulator.accidents import something_goes_wrong
 from snapshot_engine.simulator.checks import Checks
 from snapshot_engine.simulator.driver import Driver, Swap
 from snapshot_engine.simulator.faults import Faults
+from snapshot_engine.simulator.log_connections import LogConnections
 from snapshot_engine.simulator.network import Network
 from snapshot_engine.simulator.outside import Outside
 from snapshot_engine.simulator.parts import Parts
+from snapshot_engine.simulator.post import Post
 from snapshot_engine.simulator.records import Records
 from snapshot_engine.simulator.region import RegionInstance
 from snapshot_engine.simulator.storage import Manifest, Storage
@@ -39,6 +40,7 @@ class WorldConfig:
     capacity: int = 4
     memory_budget: int = 1000
     watermark_delay: int = 1
+    rounds: bool = False
     fault_rate: float = 0.01
 
 
@@ -60,12 +62,16 @@ class World:
         self.faults = faults
         self.parts = parts
         self._note = note
+        self.is_exact = config.mode is Mode.EXACTLY_ONCE
         self.now = 0.0
         self.steps = 0
         self.storage = Storage()
         self.outside = Outside()
         self.network = Network(config.capacity, parts.connections_are_fenced, parts.barriers_keep_their_place)
         self.checks = Checks(self)
+        self.post = Post(self)
+        self.logs = LogConnections(self)
+        self._loops = frozenset(topology.loop_regions())
         self.drivers: list[Driver] = []
         self.instances: list[RegionInstance] = []
         self.current: dict[tuple[int, int], RegionInstance] = {}  # by driver and region
@@ -96,7 +102,7 @@ class World:
             self.now += random() * STEP_SECONDS
             chance = random()
             runnable = self._runnable
-            if chance < 0.6 and self._in_vain < len(runnable):
+            if chance < (0.6 if len(self.mail) < 30 else 0.35) and self._in_vain < len(runnable):
                 self._step(runnable[int(random() * len(runnable))])
             elif chance < 0.95 and self.mail:
                 self._in_vain = 0
@@ -105,7 +111,7 @@ class World:
                 self._in_vain = 0
                 self._tick()
             if self.faults.left > 0 and random() < self.config.fault_rate:
-                self._something_goes_wrong()
+                something_goes_wrong(self)
         self.checks.every_record_is_there()
         self.checks.each_failure_was_handled_once()
 
@@ -149,7 +155,7 @@ class World:
     def _look_at_logs(self, instance: RegionInstance) -> None:
         instance.look_whether_caught_up()
         if self.random.random() < 0.1 and any(log.under_pressure for log in instance.logs.values()):
-            instance.send("pressure")
+            instance.send("pressure", min(instance.alive))
 
     def describe_what_waits(self) -> str:
         states = [
@@ -262,7 +268,7 @@ class World:
         assert driver.recovery is not None
         if driver.recovery.runs[region].attempt == attempt:
             self.current[driver.serial, region] = instance
-            self._connect_logs(driver, instance)
+            self.logs.connect(driver, instance)
         else:  # it comes so late that its attempt is over: it will be told to go
             self._orphan(instance)
         for slot in sorted(instance.alive):
@@ -279,7 +285,7 @@ class World:
 
     def _mail_up(self, instance: RegionInstance, slot: int) -> None:
         if slot in instance.alive:
-            instance.send("slot_up", slot)
+            instance.send("slot_up", slot, slot)
 
     def let_run(self, driver: Driver, region: int, attempt: Attempt) -> None:
         """All slots of the region are there: each is told where its peers are, and says when it runs."""
@@ -293,7 +299,7 @@ class World:
 
     def _mail_runs(self, instance: RegionInstance, slot: int) -> None:
         if slot in instance.alive:
-            instance.send("slot_runs", slot)
+            instance.send("slot_runs", slot, slot)
 
     def refresh(self) -> None:
         self.instances = [instance for instance in self.instances if instance.alive]
@@ -330,7 +336,7 @@ class World:
 
     def _slot_ends(self, instance: RegionInstance, slot: int) -> None:
         instance.slot_dies(slot)
-        instance.send("gone", slot)
+        instance.send("gone", slot, slot)
         self.refresh()
 
     def crash(self, instance: RegionInstance, slot: int) -> None:
@@ -338,10 +344,11 @@ class World:
         self.note(f"slot {slot} of region {instance.region} {instance.attempt} crashes")
         self._has_reason_to_fail(instance)
         instance.slot_dies(slot)
+        self.post.lose_what_is_on_its_way(instance, slot)
         for kind in ("gone", "failed"):
-            instance.send(kind, slot)
+            instance.send(kind, slot, slot)
         if self.random.random() < 0.5:
-            instance.send("failed", slot)
+            instance.send("failed", slot, slot)
         self.refresh()
 
     def _has_reason_to_fail(self, instance: RegionInstance) -> None:
@@ -349,154 +356,30 @@ class World:
         if reason not in self.reasons_to_fail:
             self.reasons_to_fail.append(reason)
 
-    # Messages between driver and slots.
+    # Messages.
 
-    def tell_driver(self, instance: RegionInstance, kind: str, *arguments: object) -> None:
-        for _ in range(self.faults.copies(kind)):
-            self.mail.append(("to_driver", instance.driver, kind, instance.region, instance.attempt, arguments))
+    def _mail_to_driver(self, instance: RegionInstance, slot: int) -> None:
+        self.post.arrive_at_driver(instance, slot)
 
-    def _mail_to_driver(
-        self, serial: int, kind: str, region: int, attempt: Attempt, arguments: tuple[object, ...]
-    ) -> None:
-        driver: Driver | None = self.drivers[serial]
-        if driver is not None and not driver.alive:
-            driver = self.newest_driver() if self.random.random() < 0.5 else None  # by the service's address
-        if driver is None:
-            return
-        if driver.paused:
-            driver.frozen.append(("to_driver", serial, kind, region, attempt, arguments))
-            return
-        driver.hear(kind, region, attempt, arguments)
+    def _mail_to_slot(self, instance: RegionInstance, slot: int) -> None:
+        self.post.arrive_at_slot(instance, slot)
 
-    def tell_subtask(self, driver: Driver, subtask: SubtaskId, kind: str, *arguments: object) -> None:
-        """To the slot of that subtask, whatever attempts of it are still there."""
-        for instance in self.instances:
-            if instance.region == self.topology.region_of[subtask] and subtask.index in instance.alive:
-                if not self._is_for(driver, instance):
-                    continue
-                for _ in range(self.faults.copies(kind)):
-                    self.mail.append((kind, instance, subtask, *arguments))
-
-    def _is_for(self, driver: Driver, instance: RegionInstance) -> bool:
-        if self.current.get((driver.serial, instance.region)) is instance:
-            return True
-        return self.random.random() < 0.5  # a connection that was never closed
-
-    def _mail_trigger(self, instance: RegionInstance, subtask: SubtaskId, barrier: Barrier, stop: bool) -> None:
+    def _mail_written(self, instance: RegionInstance, subtask: SubtaskId, checkpoint: int, name: str) -> None:
+        """A snapshot has been written in the background; if its slot still lives, it is acknowledged."""
         if subtask.index in instance.alive:
-            instance.subtasks[subtask].trigger(barrier, stop)
+            instance.send("ack", subtask.index, subtask, checkpoint, name)
 
-    def tell_all(self, driver: Driver, kind: str, *arguments: object) -> None:
-        for instance in self.instances:
-            if self._is_for(driver, instance):
-                for slot in sorted(instance.alive):
-                    for _ in range(self.faults.copies(kind)):
-                        self.mail.append(("to_slot", instance, slot, kind, arguments))
-
-    def _mail_to_slot(self, instance: RegionInstance, slot: int, kind: str, arguments: tuple[object, ...]) -> None:
-        if slot in instance.alive:
-            instance.hear(slot, kind, arguments)
-
-    # Logs.
-
-    def _connect_logs(self, driver: Driver, instance: RegionInstance) -> None:
-        """Its consumers read from its logs, and it reads from those of its producers."""
-        for edge in self.topology.edges:
-            if not edge.exchange.replays:
-                continue
-            for channel in edge.channels():
-                producer = self._instance_of(driver, SubtaskId(edge.producer.name, channel.producer))
-                consumer = SubtaskId(edge.consumer.name, channel.consumer)
-                reader = self._instance_of(driver, consumer)
-                if producer is not None and instance in (producer, reader):
-                    self._connect(driver, producer.logs[channel], consumer, reader)
-                    producer.look_whether_caught_up()
-
-    def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
-        """The attempt that the driver knows as the current one, if its slot is alive.
-
-        One that is being stopped is current no more: what connects to it, or for it, would be lost on the
-        next.
-        """
-        region = self.topology.region_of[subtask]
-        instance = self.current.get((driver.serial, region))
-        if instance is None or subtask.index not in instance.alive or driver.recovery is None:
-            return None
-        run = driver.recovery.runs[region]
-        up = run.attempt == instance.attempt and (run.state in ACTIVE or run.state is RegionState.FINISHED)
-        return instance if up else None
-
-    def _connect(self, driver: Driver, log: ChannelLog, consumer: SubtaskId, instance: RegionInstance | None) -> None:
-        assert driver.recovery is not None
-        run = driver.recovery.runs[self.topology.region_of[consumer]]
-        if run.state is RegionState.FINISHED or (
-            instance is not None and log.channel in instance.subtasks[consumer].ended
-        ):
-            log.consumer_finished()
-        elif instance is not None:
-            port = instance.log_ports[log.channel]
-            port.reader = log.attach(port.receiver.expected, driver.coordinator.pending)
-
-    def cut_off(self, channel: ChannelId, log: ChannelLog) -> None:
-        """A log is gone: whoever was reading it waits until the producer's region is back."""
-        for instance in self.instances:
-            port = instance.log_ports.get(channel)
-            if port is not None and port.reader is not None and port.reader.log is log:
-                port.reader = None
-
-    def _logs_of(self, driver: Driver) -> list[ChannelLog]:
-        return [
-            log
-            for (serial, _), instance in self.current.items()
-            if serial == driver.serial
-            for log in instance.logs.values()
-        ]
-
-    def pin_logs(self, driver: Driver, checkpoint: int) -> None:
-        for log in self._logs_of(driver):
-            log.pin(checkpoint)
-
-    def unpin_logs(self, driver: Driver) -> None:
-        for log in self._logs_of(driver):
-            log.unpin(driver.latest_checkpoint())
-
-    def log_is_whole(self, driver: Driver, producer: int, channel: ChannelId, checkpoint: int) -> bool:
-        instance = self.current.get((driver.serial, producer))
-        assert driver.recovery is not None
-        if instance is None or channel not in instance.logs:
-            return False
-        if instance.attempt != driver.recovery.runs[producer].attempt:
-            return False
-        return instance.logs[channel].is_whole_for(checkpoint)
-
-    # Faults.
-
-    def _something_goes_wrong(self) -> None:
-        random = self.random.random
-        chance = random()
-        live = self.instances
-        newest = self.newest_driver()
-        if chance < 0.5 and live:
-            instance = live[int(random() * len(live))]
-            slot = sorted(instance.alive)[int(random() * len(instance.alive))]
-            if self.faults.happens("slot crash", 1.0):
-                self.crash(instance, slot)
-        elif chance < 0.58 and live and self.faults.happens("executor lost", 1.0):
-            slot = int(random() * 2)
-            for instance in [i for i in live if slot in i.alive]:
-                self.crash(instance, slot)
-        elif chance < 0.68 and newest and self.faults.happens("driver crash", 1.0):
-            self.note(f"driver {newest.serial} crashes")
-            self.driver_is_gone(newest)
-        elif chance < 0.8 and newest and self.faults.happens("driver stopped and replaced", 1.0):
-            self.note(f"driver {newest.serial} is stopped")
-            newest.paused = True
-            self.mail.append(("resume", newest))
-            self.new_driver()
-        elif newest is not None and not newest.paused:
-            stop = chance > 0.93
-            if self.faults.happens("stop with savepoint" if stop else "savepoint", 1.0):
-                newest.request_savepoint(f"savepoint {self.steps}", stop)
+    def channels_inside(self, region: int) -> frozenset[ChannelId]:
+        """The channels between subtasks of a region with a loop; of any other nobody wants to know."""
+        if region not in self._loops:
+            return frozenset()
+        topology = self.topology
+        return frozenset(
+            channel
+            for subtask in topology.regions[region]
+            for edge, channel in topology.inputs[subtask]
+            if topology.region_of[SubtaskId(edge.producer.name, channel.producer)] == region
+        )
 
     def _mail_resume(self, driver: Driver) -> None:
         if self.random.random() < 0.8:

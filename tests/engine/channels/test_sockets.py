@@ -12,7 +12,7 @@ from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, di
 from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.channels.sockets import SocketInbound, SocketOutbound
-from snapshot_engine.protocol.elements import Barrier, ChannelId, EndOfInput, Idle, Watermark
+from snapshot_engine.protocol.elements import Barrier, ChannelId, EndOfInput, Idle, RoundEnd, Watermark
 
 CHANNEL = ChannelId(3, 0, 1)
 KEY = b"the job's secret"
@@ -65,7 +65,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def test_elements_arrive_whole_and_in_order(pair: Pair) -> None:
-    sent = [batch(5), Watermark(7), batch(0), Barrier(9, 1.5), Idle(), batch(1000), EndOfInput()]
+    sent = [batch(5), Watermark(7), batch(0), Barrier(9, 1.5), Idle(), RoundEnd(3), batch(1000), EndOfInput()]
     pair.connect()
     for element in sent:
         pair.outbound.send(element)
