@@ -3,6 +3,8 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# Compiled modules are kept, whatever the shell says: else every run of the tests compiles all of them again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-quick lint
@@ -28,8 +30,8 @@ lint: $(STAMP)  ## ruff, mypy strict, import layers
 	$(VENV)/bin/lint-imports
 
 test-quick: $(STAMP) $(KERNELS)  ## all that needs neither Spark nor a cluster, under a minute
-	$(PY) -m pytest -q -m "not spark and not cluster and not slow"
+	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not cluster and not slow and not jobs and not thorough"
 
 test: lint $(KERNELS)  ## lint and every test that needs no cluster
-	$(PY) -m pytest -q -m "not cluster and not slow"
+	$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not slow"
 

@@ -18,6 +18,7 @@ from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots
 from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 from snapshot_engine.wire.quantities import parse_duration
 from snapshot_engine.wire.status import ExitCode
@@ -49,7 +50,7 @@ def run_manifest(
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
         settings = dataclasses.replace(settings, restore_from=_which(restore), take_over=True)
-    settings.storage.open()  # a place that cannot be written is told before Spark takes its seconds to start
+    refuse_unusable(settings.storage)  # told before Spark takes its seconds to start
     slots, regions = slots_of(execution), len(execution.regions)
     click.echo(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
     launcher = launch_on_spark(graph, execution, job.spec.spark_conf)

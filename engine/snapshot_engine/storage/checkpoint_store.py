@@ -19,7 +19,7 @@ from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_catalog import CheckpointCatalog
 from snapshot_engine.storage.current import Current, Retained
 from snapshot_engine.storage.document import checksum
-from snapshot_engine.storage.errors import StorageError
+from snapshot_engine.storage.errors import StorageError, UnusableStorage
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.orphans import find_orphans
 from snapshot_engine.storage.ownership import Ownership
@@ -64,10 +64,7 @@ class CheckpointStore(CheckpointCatalog):
         try:
             current = self._ownership.acquire(job_uid, take_over, _RESERVED_IDS)
         except OSError as error:
-            raise StorageError(
-                f"checkpoint storage {self.blobs.uri} cannot be used: {error}. "
-                "Expected a place that the driver and the executors may read and write"
-            ) from error
+            raise UnusableStorage(self.blobs.uri, error) from error
         self._next_id = current.reserved_until - _RESERVED_IDS
         return current.generation
 

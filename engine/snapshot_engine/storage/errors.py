@@ -7,6 +7,16 @@ class StorageError(Exception):
     """Any trouble with checkpoint storage that is not a plain I/O error."""
 
 
+class UnusableStorage(StorageError):
+    """Nothing can be written there."""
+
+    def __init__(self, uri: str, error: OSError) -> None:
+        super().__init__(
+            f"checkpoint storage {uri} cannot be used: {error}. "
+            "Expected a place that the driver and the executors may read and write"
+        )
+
+
 class OwnershipLost(StorageError):
     """Another driver has taken the job over: this one must exit, committing and deleting nothing more."""
 

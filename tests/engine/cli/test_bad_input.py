@@ -85,7 +85,8 @@ def test_storage_that_cannot_be_written_is_told_before_spark_starts(tmp_path: Pa
     assert str(locked) in result.output
 
 
-def test_storage_below_a_file_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_storage_below_a_file_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapshot_engine.cli.run.launch_on_spark", lambda *_: pytest.fail("Spark was started"))
     (tmp_path / "file").write_text("")
     result = invoke("run", write_job(tmp_path, f"checkpoint:\n  storage:\n    uri: {tmp_path}/file/ck\n"))
     assert result.exit_code == 68

@@ -34,10 +34,12 @@ class Pieces:
 
     def __init__(self) -> None:
         self.tables: dict[str, pa.Table] = {}
+        self.names = 0
         self.rows = 0
 
     def write_table(self, name: str, table: pa.Table, *, shared: bool = False) -> PieceHandle:
-        path = f"{len(self.tables)}-{name}"
+        self.names += 1
+        path = f"{self.names}-{name}"
         self.tables[path] = table
         self.rows += sum(table.column("entries").to_pylist())
         return PieceHandle(path, table.nbytes, "", shared)
