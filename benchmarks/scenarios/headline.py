@@ -35,7 +35,7 @@ def show(name: str, figures: Figures) -> None:
     line = f"{name:8} {figures.rows_per_second() / 1e6:6.2f} M rows/s"
     if figures.checkpoints:
         line += (
-            f"  checkpoints {len(figures.checkpoints)}, trigger to completion median {figures.median('duration'):.1f} ms"
+            f"  {len(figures.checkpoints)} checkpoints, trigger to completion median {figures.median('duration'):.1f} ms"
             f" (highest {figures.highest('duration'):.1f}); medians: delay {figures.median('longest_delay'):.1f}, "
             f"alignment {figures.median('longest_alignment'):.1f}, synchronous {figures.median('longest_sync'):.2f}, "
             f"asynchronous {figures.median('longest_async'):.1f} ms; {figures.median('bytes') / 1e6:.2f} MB"
@@ -62,9 +62,8 @@ def main() -> None:
             each_second = measure(pipeline, on, interval=1.0, incremental=chosen.incremental, **common)
             show("with", each_second)
             ratios.append(each_second.rows_per_second() / without.rows_per_second())
-    print(
-        f"with checkpoints each second: {statistics.median(ratios):.1%} of without ({', '.join(f'{r:.1%}' for r in ratios)})"
-    )
+    each = ", ".join(f"{ratio:.1%}" for ratio in ratios)
+    print(f"with checkpoints each second: {statistics.median(ratios):.1%} of without ({each})")
 
 
 if __name__ == "__main__":
