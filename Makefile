@@ -30,7 +30,7 @@ lint: $(STAMP)  ## ruff, mypy strict, import layers
 	$(VENV)/bin/lint-imports
 
 test-quick: $(STAMP) $(KERNELS)  ## all that needs neither Spark nor a cluster, under a minute
-	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not cluster and not slow and not jobs and not thorough"
+	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not kafka and not cluster and not slow and not jobs and not thorough"
 
 test: lint $(KERNELS)  ## lint and every test that needs no cluster
 	$(PY) -m pytest -q -n auto --dist loadfile -m "not cluster and not slow"

@@ -32,7 +32,7 @@ class CollectSink(StagedFileSink):
 
     def _batches(self) -> list[pa.RecordBatch]:
         files = sorted(self.folder.glob(f"*{self.format.suffix}"))
-        return [batch for file in files for batch in _read(file)]
+        return [batch for file in files for batch in read_arrow_file(file)]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ class ArrowFormat:
         return pa.ipc.new_file(path, schema)
 
 
-def _read(file: Path) -> list[pa.RecordBatch]:
+def read_arrow_file(file: Path) -> list[pa.RecordBatch]:
     with pa.ipc.open_file(file) as reader:
         return [reader.get_batch(index) for index in range(reader.num_record_batches)]

@@ -54,6 +54,9 @@ class Source(Protocol):
 
     A source may have an attribute `sequential` = True: then a subtask reads its splits one after the other, opening
     each when the one before it has ended, instead of in turn.
+
+    A source may have an attribute `grows` = True: then `splits` is called at every start, also from a checkpoint, and
+    names that have come since are read from their beginning. New names must sort behind all older ones.
     """
 
     bounded: bool
@@ -63,8 +66,7 @@ class Source(Protocol):
         """The names of the parts that can be read independently; stable, since positions are kept by these
         names.
 
-        Called once, when the job starts without a checkpoint; later the names come from the checkpoint. May
-        be called again to discover new splits: those already known are ignored.
+        Called once, when the job starts without a checkpoint; later the names come from the checkpoint.
         """
         ...
 

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SinkWriter, WriterContext
 from snapshot_engine.storage.durable_files import fsync_file, fsync_folder, make_folder
 from snapshot_engine.storage.layout import component
 
@@ -68,7 +68,7 @@ class StagedFileSink:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder)!r})"
 
-    def open(self, context: WriterContext) -> StagedFileWriter:
+    def open(self, context: WriterContext) -> SinkWriter:
         return StagedFileWriter(self.folder, self.format, context)
 
     def commit(self, committables: Sequence[Committable]) -> None:

@@ -24,7 +24,7 @@ from snapshot_engine.connectors.protocols import EndOfSplit, Position
 _CHUNK = 1 << 20
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4")
 _SAMPLE_ROWS = 10_000
-_BAD = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
+BAD_TEXT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 
 class BadRow(ValueError):
@@ -75,7 +75,7 @@ class LineReader:
             raise EndOfSplit
         try:
             return self._parse(b"".join(rows))
-        except _BAD as error:
+        except BAD_TEXT as error:
             self._byte, self._line = start
             raise self._find_bad(rows, error) from error
 
@@ -113,7 +113,7 @@ class LineReader:
         for row in rows:
             try:
                 self._parse(row)
-            except _BAD as reason:
+            except BAD_TEXT as reason:
                 return BadRow(self._file, number, str(reason), row)
             number += row.count(b"\n")
         return BadRow(self._file, self._line, f"somewhere in the next {len(rows)} rows: {error}", rows[0])
@@ -143,7 +143,7 @@ class JsonLinesSource(FileSource):
     pattern = "*.json*"
 
     def find_schema(self, file: str) -> pa.Schema:
-        return _parse_json(_sample(file, LineFormat()), None).schema
+        return parse_json_lines(_sample(file, LineFormat()), None).schema
 
     def open_file(self, file: str, position: Position) -> LineReader:
         return LineReader(_uncompressed(file), self.schema, _JsonLines(), position)
@@ -183,7 +183,7 @@ class CsvSource(FileSource):
 
 class _JsonLines(LineFormat):
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
-        return _parse_json(block, schema).select(schema.names)
+        return parse_json_lines(block, schema).select(schema.names)
 
 
 class _Csv(LineFormat):
@@ -209,7 +209,7 @@ class _Csv(LineFormat):
         return table.cast(schema)
 
 
-def _parse_json(block: bytes, schema: pa.Schema | None) -> pa.Table:
+def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
     parse = pa.json.ParseOptions(
         explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
     )

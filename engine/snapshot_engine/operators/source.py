@@ -1,9 +1,9 @@
 """The head of a chain that reads a Source: which splits a subtask has, and where it stands in each.
 
-The splits are listed once, when a job starts without a checkpoint; from then on their names and positions
-come from the snapshots. Sorted by name, split i belongs to subtask i modulo the parallelism; after a change
-of parallelism the union of all old subtasks' splits is dealt out again in the same way. A split that has
-ended stays in the snapshot, so that it is never read again.
+The splits are listed once, when a job starts without a checkpoint; from then on their names and positions come from the
+snapshots (and of a source that `grows`, new ones are taken up at every start). Sorted by name, split i belongs to
+subtask i modulo the parallelism; after a change of parallelism the union of all old subtasks' splits is dealt out again
+in the same way. A split that has ended stays in the snapshot, so that it is never read again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SourceReaderOperator(SourceOperator):
         self._uid = context.uid
         self._place = (context.subtask, context.parallelism)
         restored = [state.meta for state in iterate_states(context.restored, KIND)]
-        self._splits = _take_over(restored, *self._place) if restored else self._first_splits()
+        self._splits = self._restored_splits(restored) if restored else self._listed_splits()
         self._origin.ended.update(split.name for split in self._splits if split.ended)
         self._open = deque(split for split in self._splits if not split.ended)
         # All at once, so that a watermark waits for every one of them; of splits that are read one after the
@@ -111,7 +111,14 @@ class SourceReaderOperator(SourceOperator):
                 split.reader.close()
                 split.reader = None
 
-    def _first_splits(self) -> list[_Split]:
+    def _restored_splits(self, restored: list[Mapping[str, Any]]) -> list[_Split]:
+        splits = _take_over(restored, *self._place)
+        if getattr(self.source, "grows", False):
+            known = {split.name for split in splits}
+            splits += [split for split in self._listed_splits() if split.name not in known]
+        return splits
+
+    def _listed_splits(self) -> list[_Split]:
         subtask, parallelism = self._place
         names = sorted(self.source.splits(parallelism))
         if len(set(names)) != len(names):

@@ -201,6 +201,20 @@ def test_a_subtask_without_splits_stays_without_after_a_restore() -> None:
     assert len(Reading(ListSource(splits), 0, 2, [states[0]]).to_end()) == 3
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_source_that_grows_has_its_new_splits_read_from_a_checkpoint_on(after: int) -> None:
+    old = [Reading(ListSource(_numbers(a=4, b=4)), subtask, 2) for subtask in range(2)]
+    seen = [row for reading in old for row in reading.poll()]
+    states = [reading.snapshot() for reading in old]
+    splits = _numbers(a=4, b=4, c=2, d=1, e=3)
+    grown = ListSource(splits)
+    grown.grows = True  # type: ignore[attr-defined]
+    for subtask in range(after):
+        restored = [states[subtask]] if after == 2 else states
+        seen += Reading(grown, subtask, after, restored).to_end()
+    assert sorted(seen) == sorted((name, n) for name, rows in splits.items() for n in rows)
+
+
 def test_state_of_another_kind_is_refused() -> None:
     with pytest.raises(StateTypeChanged):
         Reading(ListSource(_numbers(a=1)), restored=[OperatorState("src", "counts")])
