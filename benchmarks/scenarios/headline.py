@@ -35,7 +35,7 @@ def show(name: str, figures: Figures) -> None:
     line = f"{name:8} {figures.rows_per_second() / 1e6:6.2f} M rows/s"
     if figures.checkpoints:
         line += (
-            f"  {len(figures.checkpoints)} checkpoints, trigger to completion median {figures.median('duration'):.1f} ms"
+            f"  {len(figures.checkpoints)} checkpoints, trigger to end median {figures.median('duration'):.1f} ms"
             f" (highest {figures.highest('duration'):.1f}); medians: delay {figures.median('longest_delay'):.1f}, "
             f"alignment {figures.median('longest_alignment'):.1f}, synchronous {figures.median('longest_sync'):.2f}, "
             f"asynchronous {figures.median('longest_async'):.1f} ms; {figures.median('bytes') / 1e6:.2f} MB"
