@@ -3,7 +3,7 @@
 LOCALCLUSTER := PYTHONPATH=hack/cluster python3 -m localcluster
 NODES ?= 1
 
-.PHONY: cluster cluster-down cluster-status image api-server test-cluster
+.PHONY: cluster cluster-down cluster-status cluster-tools image api-server test-cluster
 cluster:  ## a real Kubernetes on this machine (NODES=2 for a second node)
 	@$(LOCALCLUSTER) up --nodes $(NODES)
 
@@ -12,6 +12,9 @@ cluster-down:  ## take it down; only its cache stays
 
 cluster-status:  ## its nodes and pods
 	@$(LOCALCLUSTER) status
+
+cluster-tools:  ## kubectl, helm, prometheus, promtool: where they are; provides what is missing
+	@$(LOCALCLUSTER) tools
 
 image:  ## the project's image, built without a registry and loaded into the running cluster
 	@$(LOCALCLUSTER) image

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from localcluster.api_server import FOLDER_PREFIX, api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
-from localcluster.settings import PROJECT_IMAGE, Settings
+from localcluster.settings import Settings
 from localcluster.testing.chosen_cluster import given_cluster, require_answer, started_by_tests
+from localcluster.tools import PROVIDERS
 
 STARTED = time.monotonic()
 
@@ -51,7 +52,12 @@ def status(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
 
 def image(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
     cluster.build_image()
-    say(f"the image {PROJECT_IMAGE.rpartition('/')[2]} is built and in every running node")
+    say(f"the image {cluster.settings.image} is built and in every running node")
+
+
+def provide_tools(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    for name in arguments.names or PROVIDERS:
+        print(f"{name:12}{cluster.tool(name)}", flush=True)
 
 
 def api_server(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
@@ -98,6 +104,9 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="nothing left of it but the cache").set_defaults(action_of_command=down)
     commands.add_parser("status", help="its nodes and pods").set_defaults(action_of_command=status)
     commands.add_parser("image", help="build the project's image and load it").set_defaults(action_of_command=image)
+    add_tools = commands.add_parser("tools", help="helm and others that tests want: where they are, built if need be")
+    add_tools.add_argument("names", nargs="*", help=f"all by default: {', '.join(PROVIDERS)}")
+    add_tools.set_defaults(action_of_command=provide_tools)
     add_server = commands.add_parser("api-server", help="etcd and the API server alone, until interrupted")
     add_server.add_argument("--once", action="store_true", help="end it as soon as it is ready")
     add_server.set_defaults(action_of_command=api_server)

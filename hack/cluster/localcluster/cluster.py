@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs
+from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs, tools
 from localcluster.api_server import sweep_abandoned
 from localcluster.certificates import Authority
 from localcluster.commands import run
@@ -60,18 +60,21 @@ class LocalCluster:
         return [node for node in nodes if node.find_init()]
 
     def is_up(self) -> bool:
-        return self.node(1).find_init() is not None and self.plane.alive()
+        return self.node(1).is_started() and self.plane.is_alive()
 
     def up(self, nodes: int = 1) -> None:
-        """Idempotent: what runs is left alone, what is half there is taken down first."""
+        """Idempotent: what runs is left alone, what is half there is started anew."""
         require_number_of_nodes(nodes)
         preflight.require_linux()
         preflight.require_root()
         with self.lock():
             self.provide()
-            if not self.is_up():
+            if not self.plane.is_alive():
                 self.take_down()
                 self.start_control_plane()
+            self.plane.wait_until_ready()
+            self.plane.admin_kubeconfig(self.settings.paths.kubeconfig)
+            self.apply(dns.manifests(self.settings.network))
             for number in range(1, nodes + 1):
                 self.start_node(number)
             self.wait_for_dns()
@@ -80,11 +83,10 @@ class LocalCluster:
         """Everything that must be built or downloaded; nothing if it is there."""
         paths = self.settings.paths
         preflight.require_usable_cache(paths.cache)
-        building = not (paths.programs / "built-from").exists()
+        building = not programs.are_built(paths)
         preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD if building else preflight.SPACE_TO_RUN)
-        paths.cache.mkdir(parents=True, exist_ok=True)
-        programs.provide(paths, self.say)
         debian_packages.provide(paths, debian_packages.NODE_PACKAGES)
+        programs.provide(paths, self.say)
         image_loading.provide_program_images(paths)
 
     def start_control_plane(self) -> None:
@@ -93,17 +95,14 @@ class LocalCluster:
         self.host_network.create_bridge()
         self.plane.start_api_server(pods=True)
         self.plane.start_controllers()
-        self.plane.admin_kubeconfig(self.settings.paths.kubeconfig)
-        self.apply(dns.manifests(self.settings.network))
 
     def start_node(self, number: int) -> None:
         node = self.node(number)
-        if node.find_init():
-            return
-        self.say(f"starting {node.name}")
-        node.start_containerd(self.plane)
-        image_loading.load_all(node)
-        node.start_kubelet()
+        if not node.is_started():
+            self.say(f"starting {node.name}")
+            node.start_containerd(self.plane)
+            image_loading.load_all(node)
+            node.start_kubelet()
         wait_for(
             f"{node.name} to be Ready",
             lambda: self.node_is_ready(node),
@@ -174,11 +173,24 @@ class LocalCluster:
         preflight.require_root()
         paths = self.settings.paths
         preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD)
+        builder = ImageBuilder(paths, self.say)
         with self.lock():
-            ImageBuilder(paths, self.say).build()
-            for node in self.running_nodes():
-                self.say(f"loading the image into {node.name}")
-                image_loading.load_all(node)
+            debian_packages.provide(paths, debian_packages.IMAGE_PACKAGES)
+        with self.lock("image-lock"):
+            builder.build(self.settings.full_image)
+            with self.lock():
+                builder.export(self.settings.full_image)
+                self.load_images()
+
+    def load_images(self) -> None:
+        for node in self.running_nodes():
+            self.say(f"loading the image into {node.name}")
+            image_loading.load_all(node)
+
+    def tool(self, name: str) -> Path:
+        """A program that some tests want beside a cluster: helm, promtool, …"""
+        with self.lock():
+            return tools.provide(name, self.settings.paths, self.say)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         kubeconfig = f"--kubeconfig={self.settings.paths.kubeconfig}"
@@ -188,23 +200,16 @@ class LocalCluster:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """One change at a time: several people may work in one tree."""
+    def lock(self, name: str = "lock") -> Iterator[None]:
+        """One change at a time: several people may share one cluster. While an image is built it may be used."""
         self.settings.paths.cache.mkdir(parents=True, exist_ok=True)
-        with open_lock(self.settings.paths.cache / "lock") as lock:
+        with (self.settings.paths.cache / name).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self.say("another command is changing this cluster: waiting for it")
+                self.say(f"another command holds {lock.name}: waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-@contextmanager
-def open_lock(file: Path) -> Iterator[int]:
-    """Not inherited by the processes that are started under it."""
-    with file.open("a") as opened:
-        yield opened.fileno()
 
 
 def require_number_of_nodes(nodes: int) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from localcluster import debian_packages
 from localcluster.commands import Argument, run, run_logged, succeeds
 from localcluster.image_export import export_image
-from localcluster.image_loading import layout_of
-from localcluster.oci_layout import OciLayout
-from localcluster.settings import PROJECT_IMAGE, REPOSITORY, Paths, environment
+from localcluster.image_loading import project_layout
+from localcluster.settings import REPOSITORY, Paths, environment
 
 LOCAL_BASE = "localhost/debian:bookworm-slim"
 RELEASE = "bookworm"
@@ -35,23 +34,19 @@ class ImageBuilder:
         self.say = say
         self.folder = paths.cache / "image-build"
 
-    def build(self) -> OciLayout:
-        """The image as a folder; `image_loading` puts it into the nodes."""
-        debian_packages.provide(self.paths, debian_packages.IMAGE_PACKAGES)
+    def build(self, image: str) -> None:
+        """Needs Debian's IMAGE_PACKAGES; the image is then in buildah's storage."""
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
         self.write_signature_policy()
         base = environment("IMAGE_BASE", "") or self.provide_base()
         self.say("building the image")
         secrets = self.write_secrets()
-        options = ["--isolation", "chroot", "--layers", "--build-arg", f"BASE={base}", "--tag", PROJECT_IMAGE]
+        options = ["--isolation", "chroot", "--layers", "--build-arg", f"BASE={base}", "--tag", image]
         self.buildah("build", *options, *secrets, REPOSITORY, log="image-build.log")
-        return self.export()
 
-    def export(self) -> OciLayout:
-        layout = layout_of(self.paths, PROJECT_IMAGE)
-        layout.folder.mkdir(parents=True, exist_ok=True)
-        export_image(self.storage, PROJECT_IMAGE, layout)
-        return layout
+    def export(self, image: str) -> None:
+        """Into the folder of images, from where `image_loading` puts it into the nodes."""
+        export_image(self.storage, image, project_layout(self.paths))
 
     def provide_base(self) -> str:
         if self.has_image(LOCAL_BASE):

@@ -27,7 +27,7 @@ def export_image(storage: Storage, image: str, layout: OciLayout) -> None:
         if not layout.blob(layer["digest"]).exists():
             export_layer(storage, layers[layer["digest"]], layout.blob(layer["digest"]))
     layout.add(storage("get-image-data", image, manifest["config"]["digest"]).encode(), CONFIG_TYPE)
-    layout.name_manifest(layout.add(manifest_text.encode(), MANIFEST_TYPE))
+    layout.name_manifest(image, layout.add(manifest_text.encode(), MANIFEST_TYPE))
     layout.remove_unused_blobs()
 
 

@@ -8,35 +8,34 @@ import tempfile
 from localcluster.errors import ClusterError
 from localcluster.node import Node
 from localcluster.oci_layout import OciLayout, write_program_image
-from localcluster.settings import COREDNS_IMAGE, PAUSE_IMAGE, PROJECT_IMAGE, Paths
+from localcluster.settings import COREDNS_IMAGE, PAUSE_IMAGE, Paths
 
-FOLDERS = {PAUSE_IMAGE: "pause", COREDNS_IMAGE: "coredns", PROJECT_IMAGE: "streamingjob"}
+OF_ONE_PROGRAM = {PAUSE_IMAGE: "pause", COREDNS_IMAGE: "coredns"}
 
 
-def layout_of(paths: Paths, image: str) -> OciLayout:
-    return OciLayout(paths.images / FOLDERS[image])
+def project_layout(paths: Paths) -> OciLayout:
+    return OciLayout(paths.images / "streamingjob")
 
 
 def provide_program_images(paths: Paths) -> None:
-    """The two images that hold one program each, again whenever the program is newer."""
-    for image in (PAUSE_IMAGE, COREDNS_IMAGE):
-        layout, program = layout_of(paths, image), paths.programs / FOLDERS[image]
-        index = layout.folder / "index.json"
-        if not layout.exists or index.stat().st_mtime < program.stat().st_mtime:
-            write_program_image(layout.folder, program)
+    """Again whenever the program is newer."""
+    for image, name in OF_ONE_PROGRAM.items():
+        layout, program = OciLayout(paths.images / name), paths.programs / name
+        if image not in layout.images() or layout.index.stat().st_mtime < program.stat().st_mtime:
+            write_program_image(layout, image, program)
 
 
 def load_all(node: Node) -> None:
-    for image in FOLDERS:
-        layout = layout_of(node.settings.paths, image)
-        if layout.exists:
+    for folder in sorted(node.settings.paths.images.iterdir()):
+        layout = OciLayout(folder)
+        for image in layout.images():
             load(node, layout, image)
 
 
-def load(node: Node, layout: OciLayout, image: str) -> bool:
-    """False if the node has that very image already."""
-    if loaded_digest(node, image) == layout.digest:
-        return False
+def load(node: Node, layout: OciLayout, image: str) -> None:
+    """Nothing is done if the node has that very image already."""
+    if loaded_digest(node, image) == layout.images()[image]:
+        return
     known = set(node.ctr("content", "ls", "-q").split())
     with tempfile.TemporaryFile(dir=node.settings.paths.cache) as archive:
         layout.write_archive(archive, image, known)
@@ -51,7 +50,6 @@ def load(node: Node, layout: OciLayout, image: str) -> bool:
         )
     if done.returncode:
         raise ClusterError(f"{image} cannot be loaded into {node.name}:\n{done.stdout}{done.stderr}")
-    return True
 
 
 def loaded_digest(node: Node, image: str) -> str | None:

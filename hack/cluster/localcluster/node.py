@@ -20,7 +20,7 @@ from localcluster.node_configuration import (
     kubelet_configuration,
     write_json,
 )
-from localcluster.node_init import NodeSpecification
+from localcluster.node_init import IMAGES_LOADED, NodeSpecification
 from localcluster.processes import Process, ProcessFolder
 from localcluster.settings import Settings
 from localcluster.waiting import wait_for
@@ -66,6 +66,15 @@ class Node:
 
     def find_init(self) -> Process | None:
         return self.processes.find(f"{self.name}-init")
+
+    def is_started(self) -> bool:
+        """Not if the command that started it was interrupted before the kubelet ran."""
+        return self.find_init() is not None and self.images_loaded.exists()
+
+    @property
+    def images_loaded(self) -> Path:
+        """The kubelet waits for this file: without the pause image no pod can start."""
+        return self.folder / IMAGES_LOADED
 
     def start_containerd(self, plane: ControlPlane) -> None:
         """Everything but the kubelet, which waits for the images."""
@@ -150,7 +159,7 @@ class Node:
         return f"See {logs}/{self.name}*.log. The node's last lines:\n{self.processes.last_lines(self.name)}"
 
     def start_kubelet(self) -> None:
-        (self.folder / "images-loaded").touch()
+        self.images_loaded.touch()
 
     def ctr(self, *arguments: Argument) -> str:
         return self.enter("ctr", "--namespace", "k8s.io", *arguments)

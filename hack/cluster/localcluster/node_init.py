@@ -23,6 +23,7 @@ from localcluster.waiting import wait_for
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
 NODE_INTERFACE = "eth0"
+IMAGES_LOADED = "images-loaded"
 
 KERNEL_SETTINGS_OF_THE_KUBELET = {
     "vm/overcommit_memory": "1",
@@ -59,8 +60,7 @@ class NodeSpecification:
 
     @property
     def images_loaded(self) -> Path:
-        """The kubelet waits for this file: without the pause image no pod can start."""
-        return Path(self.folder) / "images-loaded"
+        return Path(self.folder) / IMAGES_LOADED
 
 
 def mount_private_folders(spec: NodeSpecification) -> None:

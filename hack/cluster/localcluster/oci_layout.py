@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import platform
-import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,30 +15,36 @@ INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+LAYOUT_VERSION = json.dumps({"imageLayoutVersion": "1.0.0"})
+
+
+NAME = "org.opencontainers.image.ref.name"
 
 
 @dataclass(frozen=True)
 class OciLayout:
+    """Images by their names; those that have a layer in common share it."""
+
     folder: Path
 
     @property
-    def exists(self) -> bool:
-        return (self.folder / "index.json").exists()
+    def index(self) -> Path:
+        return self.folder / "index.json"
 
-    @property
-    def manifest_descriptor(self) -> dict[str, Any]:
-        """One layout holds one image."""
-        descriptor: dict[str, Any] = json.loads((self.folder / "index.json").read_text())["manifests"][0]
-        return descriptor
+    def images(self) -> dict[str, str]:
+        """The name of each image, and the digest of its manifest."""
+        return {each["annotations"][NAME]: each["digest"] for each in self.descriptors()}
 
-    @property
-    def digest(self) -> str:
-        digest: str = self.manifest_descriptor["digest"]
-        return digest
+    def descriptors(self) -> list[dict[str, Any]]:
+        if not self.index.exists():
+            return []
+        found: list[dict[str, Any]] = json.loads(self.index.read_text())["manifests"]
+        return found
 
-    def digests(self) -> list[str]:
-        manifest = json.loads(self.blob(self.digest).read_text())
-        return [self.digest, manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
+    def digests(self, manifest_digest: str) -> list[str]:
+        """Of all the blobs that make an image, its manifest first."""
+        manifest = json.loads(self.blob(manifest_digest).read_text())
+        return [manifest_digest, manifest["config"]["digest"], *(layer["digest"] for layer in manifest["layers"])]
 
     def blob(self, digest: str) -> Path:
         algorithm, _, value = digest.partition(":")
@@ -52,28 +57,32 @@ class OciLayout:
         blob.write_bytes(content)
         return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
-    def name_manifest(self, descriptor: dict[str, Any]) -> None:
-        """Makes it the image of this layout."""
-        index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor]}
-        (self.folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
-        (self.folder / "index.json").write_text(json.dumps(index))
+    def name_manifest(self, name: str, descriptor: dict[str, Any]) -> None:
+        """Makes it the image of that name, in the place of one that had it."""
+        others = [each for each in self.descriptors() if each["annotations"][NAME] != name]
+        (self.folder / "oci-layout").write_text(LAYOUT_VERSION)
+        self.index.write_text(index_of([*others, {**descriptor, "annotations": {NAME: name}}]))
 
     def remove_unused_blobs(self) -> None:
-        used = set(self.digests())
+        used = {digest for manifest in self.images().values() for digest in self.digests(manifest)}
         for blob in (self.folder / "blobs" / "sha256").iterdir():
             if f"sha256:{blob.name}" not in used:
                 blob.unlink()
 
     def write_archive(self, output: IO[bytes], name: str, known: set[str]) -> None:
-        """A tar for containerd's import, without the blobs that it has already."""
-        descriptor = {**self.manifest_descriptor, "annotations": {"io.containerd.image.name": name}}
-        index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor]}
+        """One image as a tar for containerd's import, without the blobs that it has already."""
+        descriptor = next(each for each in self.descriptors() if each["annotations"][NAME] == name)
+        index = index_of([{**descriptor, "annotations": {"io.containerd.image.name": name}}])
         with tarfile.open(fileobj=output, mode="w|") as archive:
-            add_file(archive, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
-            add_file(archive, "index.json", json.dumps(index).encode())
-            for digest in self.digests():
+            add_file(archive, "oci-layout", LAYOUT_VERSION.encode())
+            add_file(archive, "index.json", index.encode())
+            for digest in self.digests(descriptor["digest"]):
                 if digest not in known:
                     archive.add(self.blob(digest), arcname=f"blobs/{digest.replace(':', '/')}")
+
+
+def index_of(descriptors: list[dict[str, Any]]) -> str:
+    return json.dumps({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": descriptors})
 
 
 def add_file(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
@@ -83,10 +92,8 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o
     archive.addfile(entry, io.BytesIO(content))
 
 
-def write_program_image(folder: Path, program: Path) -> OciLayout:
+def write_program_image(layout: OciLayout, name: str, program: Path) -> None:
     """An image with one static program in it and nothing else."""
-    layout = OciLayout(folder)
-    shutil.rmtree(folder, ignore_errors=True)
     layer = layout.add(single_file_layer(program), LAYER_TYPE)
     config = {
         "architecture": architecture(),
@@ -100,9 +107,8 @@ def write_program_image(folder: Path, program: Path) -> OciLayout:
         "config": layout.add(json.dumps(config).encode(), CONFIG_TYPE),
         "layers": [layer],
     }
-    descriptor = layout.add(json.dumps(manifest).encode(), MANIFEST_TYPE)
-    layout.name_manifest(descriptor)
-    return layout
+    layout.name_manifest(name, layout.add(json.dumps(manifest).encode(), MANIFEST_TYPE))
+    layout.remove_unused_blobs()
 
 
 def single_file_layer(program: Path) -> bytes:

@@ -29,9 +29,7 @@ BUILT = ("kubernetes", "etcd", "coredns", "pause")
 
 def provide(paths: Paths, say: Callable[[str], None]) -> None:
     """Builds what is missing or was built from other sources."""
-    stamp = paths.programs / "built-from"
-    wanted = sources_digest()
-    if stamp.exists() and stamp.read_text() == wanted and all((paths.programs / name).exists() for name in BUILT):
+    if are_built(paths):
         return
     go = require_go()
     say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 6 minutes, once")
@@ -40,7 +38,17 @@ def provide(paths: Paths, say: Callable[[str], None]) -> None:
         link = paths.programs / name
         link.unlink(missing_ok=True)
         link.symlink_to("kubernetes")
-    stamp.write_text(wanted)
+    stamp_of(paths).write_text(sources_digest())
+
+
+def are_built(paths: Paths) -> bool:
+    stamp = stamp_of(paths)
+    current = stamp.exists() and stamp.read_text() == sources_digest()
+    return current and all((paths.programs / name).exists() for name in BUILT)
+
+
+def stamp_of(paths: Paths) -> Path:
+    return paths.programs / "built-from"
 
 
 def sources_digest() -> str:
@@ -75,18 +83,23 @@ def go_version(go: str) -> str:
 
 
 def build(paths: Paths, go: str) -> None:
+    command = ["nice", go, "build", *build_flags(), "-o", f"{paths.programs}/", "./..."]
     paths.programs.mkdir(parents=True, exist_ok=True)
+    run_logged(command, paths.cache / "logs" / "go-build.log", cwd=SOURCES, env=build_environment(paths))
+
+
+def install(paths: Paths, module: str, version: str) -> None:
+    """A program of another module, by that module's own versions of everything."""
+    env = {**build_environment(paths), "GOBIN": str(paths.programs)}
+    log = paths.cache / "logs" / f"go-install-{module.rpartition('/')[2]}.log"
+    run_logged(["nice", require_go(), "install", *build_flags(), f"{module}@{version}"], log, env=env)
+
+
+def build_flags() -> list[str]:
     linker = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
-    reproducible = ["-trimpath", "-buildvcs=false", "-modcacherw"]
-    flags = ["-p", str(os.cpu_count() or 2), *reproducible, "-ldflags", linker]
-    run_logged(
-        ["nice", go, "build", *flags, "-o", f"{paths.programs}/", "./..."],
-        paths.cache / "logs" / "go-build.log",
-        cwd=SOURCES,
-        env={
-            **os.environ,
-            "CGO_ENABLED": "0",
-            "GOMODCACHE": str(paths.cache / "go" / "modules"),
-            "GOCACHE": str(paths.cache / "go" / "build"),
-        },
-    )
+    return ["-trimpath", "-buildvcs=false", "-modcacherw", "-ldflags", linker]
+
+
+def build_environment(paths: Paths) -> dict[str, str]:
+    modules, built = paths.cache / "go" / "modules", paths.cache / "go" / "build"
+    return {**os.environ, "CGO_ENABLED": "0", "GOMODCACHE": str(modules), "GOCACHE": str(built)}

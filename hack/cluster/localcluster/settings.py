@@ -13,8 +13,6 @@ CLUSTER_DOMAIN = "cluster.local"
 
 PAUSE_IMAGE = "docker.io/streamingjob-cluster/pause:1"
 COREDNS_IMAGE = "docker.io/streamingjob-cluster/coredns:1"
-PROJECT_IMAGE = "docker.io/library/streamingjob:dev"
-"""What containerd calls `streamingjob:dev`."""
 
 
 def environment(name: str, default: str) -> str:
@@ -145,6 +143,18 @@ class Settings:
     ports: Ports
     node_grace_seconds: int
     """How long a node may be silent before the controller manager calls it not ready."""
+    image_tag: str = "dev"
+    """Of the project's image: with tags of their own, several trees share one cluster."""
+
+    @property
+    def image(self) -> str:
+        """The project's, as a pod names it."""
+        return f"streamingjob:{self.image_tag}"
+
+    @property
+    def full_image(self) -> str:
+        """The same, as containerd names it."""
+        return f"docker.io/library/{self.image}"
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -154,4 +164,5 @@ class Settings:
             network=Network(environment("NETWORK", "10.213")),
             ports=Ports.starting_at(int(environment("FIRST_PORT", "16443"))),
             node_grace_seconds=int(environment("NODE_GRACE_SECONDS", "50")),
+            image_tag=environment("IMAGE_TAG", "dev"),
         )

@@ -14,10 +14,8 @@ from typing import IO
 
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
-from localcluster.settings import PROJECT_IMAGE, Settings
+from localcluster.settings import Settings
 from localcluster.testing.kubectl import Kubectl, find_kubectl
-
-SHORT_IMAGE = PROJECT_IMAGE.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class ChosenCluster:
             return given
         if self.local and os.environ.get("STREAMINGJOB_CLUSTER_KEEP_IMAGE") != "1":
             self.local.build_image()
-        return SHORT_IMAGE
+        return self.local.settings.image if self.local else Settings.from_environment().image
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from localcluster.api_server import FOLDER_PREFIX, api_server_in
+from localcluster.cluster import LocalCluster
 from localcluster.node import Node
 from localcluster.settings import REPOSITORY, Settings
 from localcluster.testing.chosen_cluster import ChosenCluster, chosen_cluster
@@ -24,6 +25,7 @@ __all__ = [
     "project_image",
     "pytest_runtest_makereport",
     "second_node",
+    "tool",
 ]
 
 EVIDENCE = REPOSITORY / "out" / "cluster-failures"
@@ -53,12 +55,25 @@ def namespace(cluster: ChosenCluster, request: pytest.FixtureRequest) -> Iterato
 
 @pytest.fixture
 def second_node(cluster: ChosenCluster) -> Iterator[Node]:
-    """Another node, ready: `.kill()`, `.cut_link()`, `.mend_link()`; pods get there by `kubernetes.io/hostname`."""
+    """Another node, ready: `.kill()`, `.cut_link()`, `.mend_link()`; pods get there by `kubernetes.io/hostname`.
+
+    One test has it at a time, of whichever run, and leaves it as it was.
+    """
     if cluster.local is None:
         pytest.skip("a node can be killed only in the cluster of `make cluster`")
-    cluster.local.add_node(2)
-    yield cluster.local.node(2)
-    cluster.local.remove_node(2)
+    with cluster.local.lock("second-node-lock"):
+        was_there = cluster.local.node(2).is_started()
+        cluster.local.add_node(2)
+        yield cluster.local.node(2)
+        cluster.local.remove_node(2)
+        if was_there:
+            cluster.local.add_node(2)
+
+
+@pytest.fixture(scope="session")
+def tool() -> Callable[[str], Path]:
+    """Where a program is that a test wants beside the cluster, provided if need be: `tool("helm")`."""
+    return LocalCluster(Settings.from_environment(), print).tool
 
 
 @pytest.fixture(scope="session")
