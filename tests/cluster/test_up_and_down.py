@@ -2,11 +2,14 @@
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from localcluster import cgroups, debian_packages
+from localcluster.settings import REPOSITORY
+from localcluster.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="nodes need root")]
 
@@ -87,3 +90,44 @@ def test_down_cleans_up_after_processes_that_were_killed(separate_cluster):
     separate_cluster.plane.processes.find("etcd").signal(9)
     separate_cluster.down()
     assert traces_on_host(separate_cluster.settings) == before
+
+
+def start_in_the_background(settings):
+    environment = {
+        "CACHE": str(settings.paths.cache),
+        "NAME": settings.names.cluster,
+        "NETWORK": settings.network.prefix,
+        "FIRST_PORT": str(settings.ports.api_server),
+    }
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(REPOSITORY / "hack" / "cluster"),
+        **{f"STREAMINGJOB_CLUSTER_{name}": value for name, value in environment.items()},
+    }
+    env.pop("KUBECONFIG", None)
+    return subprocess.Popen([sys.executable, "-m", "localcluster", "up"], env=env)
+
+
+@pytest.mark.parametrize(
+    "interrupted_at", ["kube-apiserver.pid.json", "kube-scheduler.pid.json", "node-1-init.pid.json"]
+)
+def test_an_interrupted_up_is_made_good_by_the_next(separate_cluster, interrupted_at):
+    settings = separate_cluster.settings
+    before = traces_on_host(settings)
+    starting = start_in_the_background(settings)
+    wait_for(interrupted_at, (settings.paths.running / interrupted_at).exists, seconds=120, every=0.01)
+    starting.kill()
+    starting.wait()
+    separate_cluster.up()
+    assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
+    separate_cluster.down()
+    assert traces_on_host(settings) == before
+
+
+def test_up_brings_a_lost_node_back_and_keeps_what_the_cluster_knows(separate_cluster):
+    separate_cluster.up()
+    separate_cluster.kubectl("create", "namespace", "kept")
+    separate_cluster.node(1).kill()
+    separate_cluster.up()
+    assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
+    assert "kept" in separate_cluster.kubectl("get", "namespace", "kept")

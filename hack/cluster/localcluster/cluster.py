@@ -98,29 +98,36 @@ class LocalCluster:
 
     def start_node(self, number: int) -> None:
         node = self.node(number)
+        old_heartbeat = None
         if not node.is_started():
             self.say(f"starting {node.name}")
+            old_heartbeat = self.ready_condition(node)[1]
             node.start_containerd(self.plane)
             image_loading.load_all(node)
             node.start_kubelet()
-        wait_for(
-            f"{node.name} to be Ready",
-            lambda: self.node_is_ready(node),
-            seconds=60,
-            every=0.2,
-            explain=node.explain,
-        )
+        self.wait_until_ready(node, old_heartbeat)
 
-    def node_is_ready(self, node: Node) -> bool:
-        return self.node_condition(node) == "True"
+    def wait_until_ready(self, node: Node, old_heartbeat: str | None) -> None:
+        """A node that lost its power is called Ready for a while: its first word after that counts."""
+
+        def is_ready() -> bool:
+            status, heartbeat = self.ready_condition(node)
+            return status == "True" and heartbeat != old_heartbeat
+
+        wait_for(f"{node.name} to be Ready", is_ready, seconds=90, every=0.2, explain=node.explain)
 
     def node_condition(self, node: Node) -> str:
         """The status of its Ready condition: True, False, Unknown, or empty for a node that nobody knows."""
-        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        return self.ready_condition(node)[0]
+
+    def ready_condition(self, node: Node) -> tuple[str, str]:
+        """Its status and when the kubelet last confirmed it."""
+        path = '{range .status.conditions[?(@.type=="Ready")]}{.status} {.lastHeartbeatTime}{end}'
         try:
-            return self.kubectl("get", "node", node.name, "-o", f"jsonpath={path}")
+            status, _, heartbeat = self.kubectl("get", "node", node.name, "-o", f"jsonpath={path}").partition(" ")
         except ClusterError:
-            return ""
+            return "", ""
+        return status, heartbeat
 
     def wait_for_dns(self) -> None:
         arguments = ["-n", dns.NAMESPACE, "rollout", "status", f"deployment/{dns.NAME}", "--timeout=90s"]
