@@ -301,12 +301,12 @@ class Coordinator:
         return known
 
     def _subsumed_by(self, completed: Checkpoint) -> list[Checkpoint]:
-        """A newer checkpoint makes older ones pointless; a savepoint is never pointless and subsumes
-        nothing.
+        """A newer checkpoint makes older ones pointless, and an older stop would take back what it committed. The
+        savepoint of a running job is never pointless and subsumes nothing.
         """
         if not completed.commits:
             return []
-        return [c for c in self._active.values() if c.number < completed.number and c.savepoint is None]
+        return [c for c in self._active.values() if c.number < completed.number and c.commits]
 
     def _after_completion(self, completed: Checkpoint) -> list[CoordinatorAction]:
         if not completed.commits:

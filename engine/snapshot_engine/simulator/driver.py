@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 NO_TIMES = Timings()
 RESTARTS = RestartConfig(first_delay=0.05, max_delay=0.2, per_region=None, per_job=None)
 NEVER = float("inf")
-WAVES = (0.3, 8.0)  # pause and patience, in seconds
+WAVE_PATIENCE = 8.0  # seconds, much for a simulated message
 STOP_PATIENCE = 0.4  # how long slots may take to stop before they are left to the fence
 
 
@@ -330,7 +330,9 @@ class Driver:
                 self.coordinator.hold(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
             if region in self.world.topology.loop_regions():
-                self._loops[region] = self.world.parts.loop_end(self.world.topology.regions[region], attempt, *WAVES)
+                self._loops[region] = self.world.parts.loop_end(
+                    self.world.topology.regions[region], attempt, self.world.config.wave_pause, WAVE_PATIENCE
+                )
             settled = self.coordinator.next_id - 1
             self.world.submit("launch", self, region, attempt, self.latest, settled, alone)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, cast
 
 from snapshot_engine.protocol.alignment import TakeSnapshot
@@ -128,6 +129,17 @@ class Head(Subtask):
         if not self.said_end:  # no barrier follows the end
             super().trigger(barrier, stop)
 
+    def hear(self, kind: str, number: int) -> None:
+        """The driver's word, which may come again."""
+        if kind == "round":
+            self.loop.next_round(number)
+        elif kind == "round_end":
+            self.end_round(number)
+        elif kind == "final_watermark":
+            self.let_time_run_out()
+        elif kind == "end_loop":
+            self.end_loop()
+
     def let_time_run_out(self) -> None:
         if not self.time_is_over:
             self.time_is_over = True
@@ -193,7 +205,7 @@ class Body(Subtask):
 
     def process(self, batch: Batch) -> None:
         records = self.world.records
-        leaving = []
+        leaving, back = [], []
         for record in batch:
             if self.rounds and records.round(record) <= self.round_ends.over and self.world.is_exact:
                 raise Violation(f"{self.id} has seen the end of round {self.round_ends.over} but gets {record}")
@@ -202,14 +214,19 @@ class Body(Subtask):
             elif self.rounds and records.key[record] == 0:
                 self.held = (*self.held, record)
             else:
-                self._send_back(record)
+                back.append(record)
+        self._send_back(back)
         if leaving:
             for out in self.out:
                 out.emit(tuple(leaving))
 
-    def _send_back(self, record: int) -> None:
-        records = self.world.records
-        self.back[records.hops(record) % len(self.back)].emit((record - records.real,))
+    def _send_back(self, batch: Collection[int]) -> None:
+        """With two feedback edges, along them in turn."""
+        records, width = self.world.records, len(self.back)
+        for number, out in enumerate(self.back):
+            part = tuple([record - records.real for record in batch if records.hops(record) % width == number])
+            if part:
+                out.emit(part)
 
     def on_round_end(self, channel: ChannelId, round: int) -> None:
         passed_on = self.round_ends.ended(channel, round)
@@ -217,8 +234,7 @@ class Body(Subtask):
             return
         if passed_on.is_news:
             held, self.held = self.held, ()
-            for record in held:
-                self._send_back(record)
+            self._send_back(held)
         self.broadcast(RoundEnd(passed_on.round))
 
     def loop_counts(self) -> LoopCounts:

@@ -6,8 +6,9 @@ know nothing of this.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from typing import Any, cast
 
 from snapshot_engine.protocol.alignment import Alignment
 from snapshot_engine.protocol.checkpoints import CoordinatorAction
@@ -23,6 +24,8 @@ from snapshot_engine.protocol.exchange_log import (
     SendControl,
     SendRecords,
 )
+from snapshot_engine.protocol.loop_end import LoopEnd, LoopEndAction
+from snapshot_engine.protocol.loop_log import AcknowledgeLoop, LoopAction, LoopContents, LoopEntry, LoopLog
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.simulator.parts import Parts
@@ -131,6 +134,68 @@ class AlwaysWhole(ChannelLog):
         return True
 
 
+class LogsArrivalsOnly(LoopLog):
+    def snapshot_taken(self, checkpoint: int) -> list[LoopAction]:
+        return _without(LoopLog.snapshot_taken(self, checkpoint), self._logs.get(checkpoint), lambda _: True)
+
+
+class StopsAllAtOnce(LoopLog):
+    """Takes the first barrier that comes back for the end of every channel's log."""
+
+    def returned(self, channel: ChannelId, checkpoint: int) -> list[LoopAction]:
+        if checkpoint in self._logs:
+            self._logs[checkpoint].open.clear()
+        return LoopLog.returned(self, channel, checkpoint)
+
+
+class DropsWhatItReplays(LoopLog):
+    """Does not log again what a restored log put into the queues."""
+
+    def __init__(self, channels: Any, restored: LoopContents | None = None, *, rounds: bool = False) -> None:
+        super().__init__(channels, restored, rounds=rounds)
+        self._replayed = {id(entry) for queue in self._queues.values() for entry in queue}
+
+    def snapshot_taken(self, checkpoint: int) -> list[LoopAction]:
+        taken = LoopLog.snapshot_taken(self, checkpoint)
+        return _without(taken, self._logs.get(checkpoint), lambda entry: id(entry) in self._replayed)
+
+
+class LetsEarlyBarriersPass(LoopLog):
+    """Processes what lies behind the barrier of another head before it has taken its own snapshot."""
+
+    def __init__(self, channels: Any, restored: LoopContents | None = None, *, rounds: bool = False) -> None:
+        super().__init__(channels, restored, rounds=rounds)
+        self._early: dict[int, list[ChannelId]] = defaultdict(list)
+
+    def returned(self, channel: ChannelId, checkpoint: int) -> list[LoopAction]:
+        if checkpoint > self._settled:
+            self._early[checkpoint].append(channel)
+            return []
+        return LoopLog.returned(self, channel, checkpoint)
+
+    def snapshot_taken(self, checkpoint: int) -> list[LoopAction]:
+        actions = LoopLog.snapshot_taken(self, checkpoint)
+        for channel in self._early[checkpoint]:
+            actions += LoopLog.returned(self, channel, checkpoint)
+        return actions
+
+
+def _without(taken: list[LoopAction], log: Any, dropped: Callable[[LoopEntry], bool]) -> list[LoopAction]:
+    """The log that has just begun, or is whole already, without what lay in the queues and is `dropped`."""
+    logs = [log.entries] if log else [a.contents.entries for a in taken if isinstance(a, AcknowledgeLoop)]
+    for entries in cast(list[dict[ChannelId, list[LoopEntry]]], logs):
+        for channel, kept in entries.items():
+            entries[channel] = [entry for entry in kept if not dropped(entry)]
+    return taken
+
+
+class OneWaveIsEnough(LoopEnd):
+    def _judge(self, now: float) -> list[LoopEndAction]:
+        answers = self._answers.values()
+        self._candidate = (sum(each.sent for each in answers), sum(each.received for each in answers))
+        return LoopEnd._judge(self, now)
+
+
 BUGS: dict[str, Parts] = {
     "alignment off": Parts(alignment=NeverBlocks),
     "barrier overtakes a record": Parts(barriers_keep_their_place=False),
@@ -154,4 +219,9 @@ BUGS: dict[str, Parts] = {
     ),
     "log cleaned too early": Parts(log=CleansWhatWasRead),
     "memory log called whole too early": Parts(log=AlwaysWhole),
+    "loop log from arrival only": Parts(loop_log=LogsArrivalsOnly),
+    "one stop for all feedback channels": Parts(loop_log=StopsAllAtOnce),
+    "loop log dropped when a barrier comes during replay": Parts(loop_log=DropsWhatItReplays),
+    "early barrier of another head not held": Parts(loop_log=LetsEarlyBarriersPass),
+    "termination by a single wave of counts": Parts(loop_end=OneWaveIsEnough),
 }

@@ -78,9 +78,12 @@ class Post:
             self._tell_slots(driver, instance, kind, arguments)
 
     def tell_region(self, driver: Driver, region: int, kind: str, *arguments: object) -> None:
+        """Names the attempt it is meant for: what is true of one is not of another."""
+        assert driver.recovery is not None
+        attempt = driver.recovery.runs[region].attempt
         for instance in self._world.instances:
             if instance.region == region:
-                self._tell_slots(driver, instance, kind, arguments)
+                self._tell_slots(driver, instance, kind, (attempt, *arguments))
 
     def _tell_slots(self, driver: Driver, instance: RegionInstance, kind: str, arguments: tuple[object, ...]) -> None:
         if self._hears(driver, instance):

@@ -69,7 +69,7 @@ class Records:
         return bool(hops and (hops % 2 or not inner))
 
 
-MOST_HOPS = 3
+MOST_HOPS = 7
 
 
 def random_records(random: Random, topology: Topology) -> Records:
@@ -89,7 +89,7 @@ def random_records(random: Random, topology: Topology) -> Records:
     real = len(key)
     rounds = [0] * real
     if loops:
-        rounds = [int(random.random() * (MOST_HOPS + 1)) for _ in range(real)]
+        rounds = [int(random.random() ** 2 * (MOST_HOPS + 1)) for _ in range(real)]
         for split in splits.values():
             split[:] = [record + real * rounds[record] for record in split]
         key *= MOST_HOPS + 1

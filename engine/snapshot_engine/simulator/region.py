@@ -193,20 +193,14 @@ class RegionInstance:
             elif kind == "completed":
                 subtask.completed(cast(int, arguments[0]))
                 self.publish(subtask, arguments[1])
-            elif kind == "wave":
-                self.send("counts", slot, id, arguments[0], subtask.loop_counts())
-            elif isinstance(subtask, Head) and not subtask.finished:
-                self._tell_head(subtask, kind, arguments)
+            elif arguments[0] == self.attempt:
+                self._hear_of_loop(subtask, kind, *cast(tuple[int, ...], arguments[1:]))
 
-    def _tell_head(self, head: Head, kind: str, arguments: tuple[object, ...]) -> None:
-        if kind == "round":
-            head.loop.next_round(cast(int, arguments[0]))
-        elif kind == "round_end":
-            head.end_round(cast(int, arguments[0]))
-        elif kind == "final_watermark":
-            head.let_time_run_out()
-        elif kind == "end_loop":
-            head.end_loop()
+    def _hear_of_loop(self, subtask: Subtask, kind: str, number: int = 0) -> None:
+        if kind == "wave":
+            self.send("counts", subtask.id.index, subtask.id, number, subtask.loop_counts())
+        elif isinstance(subtask, Head) and not subtask.finished:
+            subtask.hear(kind, number)
 
 
 def _restored(world: World, manifest: Manifest | None, subtask: SubtaskId) -> SubtaskState | None:

@@ -57,11 +57,12 @@ def run_schedule(seed: int, parts: Parts = REAL, note: Callable[[str], None] | N
 
 def _random_config(random: Random, topology: Topology) -> WorldConfig:
     mode = Mode.EXACTLY_ONCE if random.random() < 0.85 else Mode.AT_LEAST_ONCE
+    loops = bool(topology.loop_regions())  # their barriers have to go round
     interval = 0.15 + random.random() * 0.6
     checkpoints = CheckpointConfig(
         interval=interval,
         min_pause=interval * random.random() * 0.5,
-        timeout=2.0 + random.random() * 3.0 + 0.1 * len(topology.subtasks) ** 1.5,
+        timeout=(2.0 + random.random() * 3.0 + 0.1 * len(topology.subtasks) ** 1.5) * (3 if loops else 1),
         max_concurrent=1 + int(random.random() * 3),
         tolerable_failures=int(random.random() * 4),
         mode=mode,
@@ -77,5 +78,6 @@ def _random_config(random: Random, topology: Topology) -> WorldConfig:
         memory_budget=3 + int(random.random() * 20),
         watermark_delay=int(random.random() * 3),
         rounds=random.random() < 0.3,
+        wave_pause=0.02 + random.random() * 0.3,
         fault_rate=0.002 + random.random() * 0.02,
     )

@@ -41,6 +41,7 @@ class WorldConfig:
     memory_budget: int = 1000
     watermark_delay: int = 1
     rounds: bool = False
+    wave_pause: float = 0.3
     fault_rate: float = 0.01
 
 

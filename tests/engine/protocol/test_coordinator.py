@@ -303,6 +303,16 @@ class TestSavepoints:
         assert (done.commits, done.stop) == (True, True)
         assert coordinator.tick(500.0) == []
 
+    def test_an_older_stop_is_subsumed_since_it_would_become_the_latest_after_a_newer_one_has_committed(self):
+        coordinator = running()
+        coordinator.request_savepoint("first", 1.0, stop=True)
+        coordinator.request_savepoint("second", 2.0, stop=True)
+        (write,) = of(WriteManifest, acknowledge_all(coordinator, 2, 3.0))
+        assert write.savepoint == "second"
+        actions = coordinator.manifest_written(2, 4.0)
+        assert [abort.savepoint for abort in of(Abort, actions)] == ["first"]
+        assert of(WriteManifest, acknowledge_all(coordinator, 1, 5.0)) == []
+
     def test_a_stop_that_fails_lets_the_job_go_on(self):
         coordinator = running()
         coordinator.request_savepoint("last", 1.0, stop=True)
