@@ -8,7 +8,7 @@ from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.simulator.loops import BodyState, HeadState
 from snapshot_engine.simulator.operators import SourceState
-from snapshot_engine.simulator.records import LANE_BITS, ONE, count, times_seen
+from snapshot_engine.simulator.records import LANE_BITS, count, times_seen
 from snapshot_engine.simulator.storage import Manifest
 from snapshot_engine.simulator.subtask import SubtaskState
 from snapshot_engine.simulator.topology import Edge, Kind, Split
@@ -102,16 +102,13 @@ class Checks:
 
     def _body_sends_on(self, manifest: Manifest, subtask: SubtaskId, state: SubtaskState, got: int) -> None:
         """Each record it received is held, has left, or went round again with one round less before it."""
-        records, inner = self._world.records, subtask.vertex.startswith("inner")
+        records = self._world.records
+        going_back = records.lanes_that_go_back(subtask.vertex.startswith("inner"))
         got -= count(cast(BodyState, state.own).held)
-        expected = {True: 0, False: 0}  # by whether it is fed back
-        for record in range(records.first_marker):
-            back = records.goes_back(record, inner)
-            times = times_seen(got, record)
-            expected[back] += times * ONE[record - records.real if back else record]
-        for back in (True, False):
+        expected = {True: (got & going_back) >> (LANE_BITS * records.real), False: got & ~going_back}
+        for back, lanes in expected.items():
             edges = [edge for edge in self._world.topology.outputs[subtask] if edge.feedback is back]
-            if sum(state.sent[edge.id] for edge in edges) != expected[back]:
+            if sum(state.sent[edge.id] for edge in edges) != lanes:
                 raise Violation(f"manifest {manifest.key}: {subtask} did not send on what it had")
 
     # Every commit.

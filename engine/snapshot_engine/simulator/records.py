@@ -68,6 +68,15 @@ class Records:
         hops = self.hops(record)
         return bool(hops and (hops % 2 or not inner))
 
+    def lanes_that_go_back(self, inner: bool) -> int:
+        return self._going_back[inner]
+
+    def __post_init__(self) -> None:
+        self._going_back = [
+            sum(LANE * ONE[record] for record in range(self.first_marker) if self.goes_back(record, inner))
+            for inner in (False, True)
+        ]
+
 
 MOST_HOPS = 7
 
