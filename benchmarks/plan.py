@@ -20,6 +20,7 @@ class Plan:
     """`fresh_workers`: a new process for each run, so that one run's memory does not show in the next one's.
 
     `engines`: those that take part unless others are asked for; all, if empty.
+    `once`: each engine takes only the first cell of a query that it can, not those that differ in checkpoints.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Plan:
     target_seconds: float
     fresh_workers: bool
     engines: tuple[str, ...] = ()
+    once: bool = False
 
 
 def headline(keys: int, interval: int, key_type: str = "int", parallelism: int = 2) -> Settings:
@@ -61,7 +63,7 @@ def smoke_plan() -> Plan:
     cells = (headline(1_000, EVERY_SECOND), headline(1_000, EVERY_SECOND, "string"))
     others = tuple(nexmark(query, EVERY_SECOND) for query in NEXMARK_QUERIES)
     without = tuple(replace(cell, checkpoint_interval_ms=NO_CHECKPOINTS) for cell in cells + others)
-    return Plan("smoke", cells + others + without, repetitions=1, target_seconds=0, fresh_workers=False)
+    return Plan("smoke", cells + others + without, repetitions=1, target_seconds=0, fresh_workers=False, once=True)
 
 
 def _full_cells() -> Iterator[Settings]:

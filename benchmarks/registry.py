@@ -2,11 +2,11 @@
 
 from benchmarks.engines import Engine
 from benchmarks.environments import PROJECT
+from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers.catalogue import PEERS
 
 OUR_ENGINE = "snapshot-engine"
-# q4 needs an interval join: rows of both sides joined by time, with an event time of their own.
-_QUERIES = ("tumbling", "q0", "q1", "q2", "q3", "q5", "q7", "q8", "q11", "q12")
+_QUERIES = tuple(QUERIES)
 _OURS = (
     Engine(OUR_ENGINE, "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "spark"}),
     Engine("snapshot-engine-forked", "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "forked"}),

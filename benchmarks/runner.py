@@ -24,8 +24,7 @@ def run_plan(
     after_turn: Callable[[list[Outcome]], None],
 ) -> list[Outcome]:
     """Every run is noted in the journal as soon as it is measured: an interrupted plan loses nothing."""
-    turns = [(engine, cell) for cell in plan.cells for engine in engines if takes_part(engine, cell)]
-    outcomes = [Outcome(engine, scaled(cell, engine.scale)) for engine, cell in turns]
+    outcomes = [Outcome(engine, scaled(cell, engine.scale)) for engine, cell in turns_of(plan, engines)]
     journal.parent.mkdir(parents=True, exist_ok=True)
     journal.unlink(missing_ok=True)
     with ExitStack() as stack:
@@ -36,6 +35,22 @@ def run_plan(
                 _note(journal, outcome)
                 after_turn(outcomes)
     return outcomes
+
+
+def turns_of(plan: Plan, engines: list[Engine]) -> list[tuple[Engine, Settings]]:
+    """Who takes which cell, in order."""
+    turns: dict[object, tuple[Engine, Settings]] = {}
+    for cell in plan.cells:
+        for engine in engines:
+            if takes_part(engine, cell):
+                turns.setdefault(_turn_key(plan, engine, cell), (engine, cell))
+    return list(turns.values())
+
+
+def _turn_key(plan: Plan, engine: Engine, cell: Settings) -> object:
+    if plan.once:
+        return engine.name, cell.query, cell.stream.key_type
+    return engine.name, cell.query, cell.stream, cell.parallelism, cell.checkpoint_interval_ms
 
 
 class KeptSessions:

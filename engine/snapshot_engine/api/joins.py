@@ -1,4 +1,4 @@
-"""Joins: two streams by equal keys, inside windows or without an end."""
+"""Joins: two streams by equal keys, inside windows, by distance in time, or without an end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from snapshot_engine.api.connected import require_same_keys
+from snapshot_engine.api.durations import DurationLike, milliseconds
 from snapshot_engine.api.keyed import hashed
 from snapshot_engine.api.transformations import require_columnar
 from snapshot_engine.api.window_steps import ON_WATERMARKS
@@ -49,6 +50,17 @@ class JoinCondition:
 
         return self._add("window join", build)
 
+    def within(self, *, before: DurationLike = "0s", after: DurationLike = "0s") -> DataStream:
+        """Join rows whose event times are near: the right row's at most `before` earlier and at most `after` later
+        than the left row's. The event time of a pair is the later one of the two."""
+
+        def build(left: StreamType, right: StreamType) -> Step:
+            if self._checked_how() != "inner":
+                raise ValueError(f"an interval join is always inner, not {self.join.how!r}: use window(...) for others")
+            return _interval_join(milliseconds(before), milliseconds(after), *self._keys(), left, right)
+
+        return self._add("interval join", build)
+
     def unbounded(self) -> DataStream:
         """Join every row with all rows of the other side, before and after it: both sides stay in state for
         ever."""
@@ -81,12 +93,7 @@ def _window_join(
     from snapshot_engine.operators.window_join import WindowJoinOperator, output_type
 
     _require_keys(left_keys, right_keys, left, right)
-    for side, type in (("left", left), ("right", right)):
-        if type.event_time is None:
-            raise ValueError(
-                f"windows need event time, and the {side} stream has none: "
-                'call with_watermark("column", delay="2s") on it before join'
-            )
+    _require_event_time("windows need", left, right)
     shape = shape_of(window)
     output = output_type(left_keys, right_keys, how, left, right)
     factory = partial(
@@ -100,6 +107,27 @@ def _window_join(
         output=output,
     )
     return Step(factory, output, stateful=True, nondeterminism=ON_WATERMARKS)
+
+
+def _interval_join(
+    before_ms: int, after_ms: int, left_keys: Keys, right_keys: Keys, left: StreamType, right: StreamType
+) -> Step:
+    from snapshot_engine.operators.interval_join import IntervalJoinOperator, output_type
+
+    _require_keys(left_keys, right_keys, left, right)
+    _require_event_time("an interval join needs", left, right)
+    output = output_type(left_keys, right_keys, left, right)
+    factory = partial(
+        IntervalJoinOperator,
+        left_keys=left_keys,
+        right_keys=right_keys,
+        before_ms=before_ms,
+        after_ms=after_ms,
+        left=left,
+        right=right,
+        output=output,
+    )
+    return Step(factory, output, stateful=True)
 
 
 def _keyed_join(left_keys: Keys, right_keys: Keys, left: StreamType, right: StreamType) -> Step:
@@ -120,3 +148,12 @@ def _require_keys(left_keys: Keys, right_keys: Keys, left: StreamType, right: St
         require_columnar(type, f"a join's {side} side")
         require_columns(type.schema, keys, f"the {side} stream")
     require_same_keys(left_keys, right_keys, left, right)
+
+
+def _require_event_time(who_needs: str, left: StreamType, right: StreamType) -> None:
+    for side, type in (("left", left), ("right", right)):
+        if type.event_time is None:
+            raise ValueError(
+                f"{who_needs} event time, and the {side} stream has none: "
+                'call with_watermark("column", delay="2s") on it before join'
+            )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from snapshot_engine.kernels.arrow_views import Rows
-from snapshot_engine.kernels.joining import link_rows
 from snapshot_engine.operators.join_rows import JoinSide, joined_fields, pairs_in_parts, partners_of
+from snapshot_engine.operators.linked_rows import LinkedRows
 from snapshot_engine.operators.operator import Data, Operator, OperatorContext, Snapshot
 from snapshot_engine.operators.records import to_arrow
 from snapshot_engine.operators.stream_type import StreamType
@@ -17,7 +16,6 @@ from snapshot_engine.operators.window_output import bounded
 from snapshot_engine.state.key_index import key_index
 from snapshot_engine.state.piece_chain import PieceChain
 from snapshot_engine.state.restored_tables import restored_tables
-from snapshot_engine.state.row_store import RowStore
 
 KIND = "keyed-join"
 
@@ -118,36 +116,3 @@ class KeyedJoinOperator(Operator):
         for side, batches in zip(self._sides, frozen, strict=True):
             if batches:
                 yield side.name, side.stored(batches)
-
-
-class LinkedRows:
-    """One side's rows, linked into a list per key."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.store = RowStore(schema)
-        self.heads = np.full(64, -1, np.int32)
-        self.nexts = np.full(64, -1, np.int32)
-
-    @property
-    def nbytes(self) -> int:
-        return self.store.nbytes + self.heads.nbytes + self.nexts.nbytes
-
-    def add(self, batch: pa.RecordBatch, keys: Rows, known_keys: int) -> None:
-        if batch.num_rows == 0:
-            return
-        self.make_room(known_keys)
-        first = self.store.size
-        if first + batch.num_rows > len(self.nexts):
-            self.nexts = _grown(self.nexts, max(2 * len(self.nexts), first + batch.num_rows))
-        link_rows(keys, self.heads, self.nexts, first)
-        self.store.add(batch)
-
-    def make_room(self, known_keys: int) -> None:
-        if known_keys > len(self.heads):
-            self.heads = _grown(self.heads, known_keys)
-
-
-def _grown(numbers: Rows, length: int) -> Rows:
-    grown = np.full(length, -1, np.int32)
-    grown[: len(numbers)] = numbers
-    return grown

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_engine.operators import keyed_join, window_join
+from snapshot_engine.operators import interval_join, keyed_join, window_join
+from snapshot_engine.operators.interval_join import IntervalJoinOperator
 from snapshot_engine.operators.keyed_join import KeyedJoinOperator
 from snapshot_engine.operators.stream_type import HIDDEN_TIME, EventTime, StreamType
 from snapshot_engine.operators.window_join import WindowJoinOperator
@@ -95,6 +96,26 @@ class KeyedJoinModel:
         return []
 
 
+class IntervalJoinModel:
+    """Keeps every row for ever: what the operator forgets must not be missed."""
+
+    def __init__(self, before: int, after: int) -> None:
+        self.before, self.after = before, after
+        self.now = MIN_WATERMARK
+        self.rows: tuple[list[Row], list[Row]] = ([], [])
+
+    def process(self, port: int, rows: list[Row]) -> tuple[list[Any], list[Any]]:
+        in_time = [row for row in rows if row["time"] > self.now]
+        new = (in_time, self.rows[1]) if port == 0 else (self.rows[0], in_time)
+        self.rows[port].extend(in_time)
+        near = [pair for pair in pairs(*new, "inner") if -self.before <= pair[5] - pair[2] <= self.after]
+        return [(*pair, max(pair[2], pair[5])) for pair in near], []
+
+    def watermark(self, timestamp: int) -> list[Any]:
+        self.now = max(self.now, timestamp)
+        return []
+
+
 def rows_at(port: int, now: int) -> st.SearchStrategy[list[Row]]:
     names = ("customer", "region") if port == 0 else ("name", "area")
     row = st.fixed_dictionaries(
@@ -147,6 +168,19 @@ def make_keyed_join() -> KeyedJoinOperator:
     return KeyedJoinOperator(left_keys=LEFT_KEYS, right_keys=RIGHT_KEYS, left=ORDERS, right=CUSTOMERS, output=output)
 
 
+def make_interval_join(before: int, after: int) -> IntervalJoinOperator:
+    output = interval_join.output_type(LEFT_KEYS, RIGHT_KEYS, ORDERS, CUSTOMERS)
+    return IntervalJoinOperator(
+        left_keys=LEFT_KEYS,
+        right_keys=RIGHT_KEYS,
+        before_ms=before,
+        after_ms=after,
+        left=ORDERS,
+        right=CUSTOMERS,
+        output=output,
+    )
+
+
 @pytest.mark.parametrize("window", [TumblingWindow(10), SlidingWindow(20, 10)])
 @pytest.mark.parametrize(
     ("how", "incremental"), [("inner", True), ("inner", False), ("left", True), ("right", True), ("outer", True)]
@@ -169,6 +203,39 @@ def test_keyed_joins_survive_anything(fleet: Any, incremental: bool, data: st.Da
     schemas = [ORDERS.schema, CUSTOMERS.schema]
     keys = [LEFT_KEYS, RIGHT_KEYS]
     drive(fleet(make_keyed_join, keys, schemas, KeyedJoinModel(), incremental=incremental), data)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (0, 20), (5, 0), (7, 12)])
+@pytest.mark.parametrize("incremental", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_interval_joins_survive_anything(
+    fleet: Any, before: int, after: int, incremental: bool, data: st.DataObject
+) -> None:
+    schemas = [ORDERS.schema, CUSTOMERS.schema]
+    make = lambda: make_interval_join(before, after)  # noqa: E731
+    model = IntervalJoinModel(before, after)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_join, "_FEWEST_SWEPT", data.draw(st.sampled_from([1, 5, 1000])))
+        drive(fleet(make, [LEFT_KEYS, RIGHT_KEYS], schemas, model, incremental=incremental), data)
+
+
+def test_an_interval_join_forgets_rows_that_nothing_can_meet_any_more(fleet: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(interval_join, "_FEWEST_SWEPT", 1)
+    model = IntervalJoinModel(0, 20)
+    running = fleet(
+        lambda: make_interval_join(0, 20),
+        [LEFT_KEYS, RIGHT_KEYS],
+        [ORDERS.schema, CUSTOMERS.schema],
+        model,
+        parallelism=1,
+    )
+    for now in range(0, 1000, 10):
+        running.process([{"customer": f"c{now}", "region": 1, "time": now + 1, "price": 1}], 0)
+        running.process([{"name": f"c{now}", "area": 1, "time": now + 5, "price": 1}], 1)
+        running.watermark(now)
+    assert running.operators[0].state_size()[0] < 20
+    running.end()
 
 
 def test_the_output_has_keys_window_and_both_sides_columns() -> None:
