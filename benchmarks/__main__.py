@@ -4,12 +4,13 @@ import argparse
 import json
 import signal
 import sys
+from dataclasses import replace
 
 from benchmarks import environments
 from benchmarks.engines import Engine
 from benchmarks.machine import describe_machine
 from benchmarks.paths import OUT, STORED_RATIOS
-from benchmarks.plan import PLANS
+from benchmarks.plan import PLANS, Plan
 from benchmarks.registry import ENGINES, OUR_ENGINE, engines_named
 from benchmarks.regression import load_ratios, ratios_of, regressions, store_ratios
 
@@ -20,32 +21,55 @@ def install(engines: list[Engine]) -> None:
         engine.install()
 
 
-def run(plan_name: str, engine_names: list[str], queries: list[str], target_seconds: float | None) -> bool:
+def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
     """Measure, write the reports, and say whether every result was equal to the reference."""
-    from dataclasses import replace
-
     from benchmarks.outcomes import Outcome
     from benchmarks.plots import plot_report
-    from benchmarks.report import entry_of, write_report
+    from benchmarks.report import Entry, entry_of, merged, read_entries, write_report
     from benchmarks.runner import run_plan
 
-    plan = PLANS[plan_name]()
-    engines = engines_named(engine_names or list(plan.engines))
-    install(engines)
-    if queries:
-        plan = replace(plan, cells=tuple(cell for cell in plan.cells if cell.query in queries))
-    if target_seconds is not None:
-        plan = replace(plan, target_seconds=target_seconds)
     machine = describe_machine()
+    before = read_entries(OUT) if add else []
+
+    def entries(outcomes: list[Outcome]) -> list[Entry]:
+        return merged(before, [entry_of(outcome) for outcome in outcomes])
 
     def keep_report(outcomes: list[Outcome]) -> None:
-        write_report([entry_of(outcome) for outcome in outcomes], machine, OUT)
+        write_report(entries(outcomes), machine, OUT)
 
     journal = OUT / f"journal-{plan.name}.jsonl"
     outcomes = run_plan(plan, engines, journal, lambda line: print(line, flush=True), keep_report)
-    plot_report([entry_of(outcome) for outcome in outcomes], OUT)
+    plot_report(entries(outcomes), OUT)
     print(f"written: {OUT / 'report.md'}, report.json and plots beside it")
     return all(outcome.equal for outcome in outcomes)
+
+
+def prepare(plan: Plan, largest: int) -> None:
+    """Make the files that the plan's runs read, up to `largest` slices, so that no time is spent on it later."""
+    from benchmarks.nexmark.datasets import open_dataset
+    from benchmarks.nexmark.queries import QUERIES
+    from benchmarks.sizing import SIZES
+
+    for cell in plan.cells:
+        for slices in (size for size in SIZES if size <= largest):
+            for table in QUERIES[cell.query].tables:
+                dataset = open_dataset(cell.stream, slices)
+                dataset.partition_files(table, cell.parallelism)
+                dataset.closing_file(table)
+        print(f"{cell.query}, {cell.stream.keys:,} {cell.stream.key_type} keys: up to {largest} slices", flush=True)
+
+
+def chosen_plan(chosen: argparse.Namespace) -> Plan:
+    plan = PLANS[chosen.plan]()
+    queries = [name for name in chosen.queries.split(",") if name]
+    keys = [int(number) for number in chosen.keys.split(",") if number]
+    cells = [cell for cell in plan.cells if not queries or cell.query in queries]
+    plan = replace(plan, cells=tuple(cell for cell in cells if not keys or cell.stream.keys in keys))
+    if chosen.target_seconds is not None:
+        plan = replace(plan, target_seconds=chosen.target_seconds)
+    if chosen.repetitions is not None:
+        plan = replace(plan, repetitions=chosen.repetitions)
+    return plan
 
 
 def compare(store: bool) -> int:
@@ -74,12 +98,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     names = ", ".join(engine.name for engine in ENGINES)
-    for name, text in (("install", "install engines"), ("run", "measure a plan")):
+    texts = {"install": "install engines", "prepare": "make a plan's input files", "run": "measure a plan"}
+    for name, text in texts.items():
         command = commands.add_parser(name, help=text)
         command.add_argument("--engines", default="", help=f"comma-separated, of: {names}; else those of the plan")
-    commands.choices["run"].add_argument("--plan", choices=sorted(PLANS), default="quick")
-    commands.choices["run"].add_argument("--queries", default="", help="only these, comma-separated")
-    commands.choices["run"].add_argument("--target-seconds", type=float, help="length of a measured run")
+        command.add_argument("--plan", choices=sorted(PLANS), default="quick")
+        command.add_argument("--queries", default="", help="only these, comma-separated")
+        command.add_argument("--keys", default="", help="only cells with these numbers of keys, comma-separated")
+        command.add_argument("--target-seconds", type=float, help="length of a measured run")
+        command.add_argument("--repetitions", type=int, help="else those of the plan")
+    commands.choices["prepare"].add_argument("--slices", type=int, default=200, help="the most of them in a run")
+    commands.choices["run"].add_argument("--add", action="store_true", help="keep the last report's other entries")
     compare_command = commands.add_parser("compare", help="compare the last report with the stored ratios")
     compare_command.add_argument("--store", action="store_true", help="store them instead")
     return parser.parse_args(arguments)
@@ -91,12 +120,14 @@ def main() -> int:
     chosen = parse(sys.argv[1:])
     if chosen.command == "compare":
         return compare(chosen.store)
+    plan = chosen_plan(chosen)
     names = [name for name in chosen.engines.split(",") if name]
-    if chosen.command == "install":
-        install(engines_named(names))
+    if chosen.command == "prepare":
+        prepare(plan, chosen.slices)
         return 0
-    queries = [name for name in chosen.queries.split(",") if name]
-    return 0 if run(chosen.plan, names, queries, chosen.target_seconds) else 1
+    engines = engines_named(names or list(plan.engines))
+    install(engines)
+    return 0 if chosen.command == "install" or run(plan, engines, chosen.add) else 1
 
 
 if __name__ == "__main__":

@@ -58,6 +58,17 @@ def quick_plan() -> Plan:
     return Plan("quick", cells, repetitions=2, target_seconds=4, fresh_workers=False, engines=engines)
 
 
+def reach_plan() -> Plan:
+    """The cells of the project's goals beside the peers that could reach them; part of `full`, in a fraction of its
+    time."""
+    headlines = [headline(keys, EVERY_SECOND) for keys in (1_000, 100_000, 1_000_000)]
+    others = [headline(100_000, EVERY_SECOND, "string"), headline(100_000, NO_CHECKPOINTS)]
+    queries = [nexmark(query, EVERY_SECOND if QUERIES[query].stateful else NO_CHECKPOINTS) for query in NEXMARK_QUERIES]
+    engines = ("snapshot-engine", "flink-sql-heap", "flink-sql-rocksdb", "spark-hdfs-store", "spark-rocksdb")
+    cells = (*headlines, *others, *queries)
+    return Plan("reach", cells, repetitions=2, target_seconds=3, fresh_workers=False, engines=engines)
+
+
 def smoke_plan() -> Plan:
     """Every engine and query once over few rows: shows that everything runs, measures nothing of worth."""
     cells = (headline(1_000, EVERY_SECOND), headline(1_000, EVERY_SECOND, "string"))
@@ -79,4 +90,4 @@ def _full_cells() -> Iterator[Settings]:
             yield nexmark(query, EVERY_SECOND)
 
 
-PLANS = {"full": full_plan, "quick": quick_plan, "smoke": smoke_plan}
+PLANS = {"full": full_plan, "quick": quick_plan, "reach": reach_plan, "smoke": smoke_plan}

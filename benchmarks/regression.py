@@ -13,7 +13,8 @@ TOLERANCE = 0.25
 
 
 def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
-    """For every cell in which both ran: how many times the best peer's rate the engine reached."""
+    """For every cell in which both ran: how many times the best peer's rate the engine reached. Its own variants, whose
+    names begin with its name, are no peers."""
     found = {}
     for mine in entries:
         if mine["engine"] != engine or not mine["repetitions"]:
@@ -21,7 +22,7 @@ def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
         peers = [
             other["rows_per_core_s"]
             for other in entries
-            if other["engine"] != engine and other["repetitions"] and cell_key(other) == cell_key(mine)
+            if not other["engine"].startswith(engine) and other["repetitions"] and cell_key(other) == cell_key(mine)
         ]
         if peers:
             found[cell_name(mine)] = mine["rows_per_core_s"] / max(peers)

@@ -43,6 +43,17 @@ def entry_of(outcome: Outcome) -> Entry:
     }
 
 
+def read_entries(directory: Path) -> list[Entry]:
+    report = directory / "report.json"
+    return list(json.loads(report.read_text())) if report.exists() else []
+
+
+def merged(before: list[Entry], now: list[Entry]) -> list[Entry]:
+    """One report of two: an engine's new entry for a cell stands for the old one."""
+    found = {(entry["engine"], cell_key(entry)): entry for entry in before}
+    return list((found | {(entry["engine"], cell_key(entry)): entry for entry in now}).values())
+
+
 def spread(values: list[float]) -> float:
     """The distance between the smallest and the largest, as a share of the median."""
     return (max(values) - min(values)) / median(values) if values else 0.0

@@ -1,6 +1,5 @@
 """How many rows a run gets: few for a check, enough for the wanted time when it is measured."""
 
-import math
 from dataclasses import replace
 
 from benchmarks.nexmark.events import EVENTS_PER_EPOCH
@@ -10,18 +9,21 @@ CHECK_EVENTS = 200_000
 CHECK_SLICES = 2
 CHECK_EVENT_SECONDS = 32
 MOST_SLICES = 1_000
-PROBES = (10, 50, 250, MOST_SLICES)
+SIZES = (1, 10, 20, 50, 100, 200, 500, MOST_SLICES)
+"""Slices of a run: one of these, so that engines share files and files can be made beforehand."""
+PROBES = (10, 50, 200, MOST_SLICES)
 _LEAST_SECONDS_PER_SLICE = 0.002
 
 
 def slices_for(short: Run, probe: Run, probe_slices: int, target_seconds: float) -> int:
-    """How many slices last for the target, judged by runs of one slice and of `probe_slices`.
+    """How many slices last for the target or somewhat less, judged by runs of one slice and of `probe_slices`.
 
     Judged by CPU time spread over the slots: on a busy machine wall-clock time would make runs too short.
     """
     cpu_per_slice = (probe.cpu_seconds - short.cpu_seconds) / (probe_slices - 1)
     seconds_per_slice = max(cpu_per_slice / short.parallelism, _LEAST_SECONDS_PER_SLICE)
-    return min(MOST_SLICES, 1 + math.ceil(target_seconds / seconds_per_slice))
+    wanted = 1 + target_seconds / seconds_per_slice
+    return max((size for size in SIZES if size <= wanted), default=1)
 
 
 def scaled(settings: Settings, scale: float) -> Settings:

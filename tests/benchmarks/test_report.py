@@ -7,7 +7,7 @@ from benchmarks.environments import Environment
 from benchmarks.outcomes import Outcome
 from benchmarks.plan import EVERY_SECOND, headline
 from benchmarks.regression import ratios_of, regressions
-from benchmarks.report import entry_of, render, spread
+from benchmarks.report import entry_of, merged, render, spread
 from benchmarks.settings import Run
 
 CELL = headline(1_000, EVERY_SECOND)
@@ -52,8 +52,11 @@ def test_spread_of_equal_values_is_none() -> None:
     assert spread([3.0, 3.0]) == 0
 
 
-def test_the_ratio_is_to_the_best_peer_of_the_same_cell() -> None:
-    entries = [entry_of(outcome(name, [cpu])) for name, cpu in (("ours", 1.0), ("slow", 8.0), ("best", 4.0))]
+RATES = {"ours": 1.0, "ours-forked": 0.5, "slow": 8.0, "best": 4.0}
+
+
+def test_the_ratio_is_to_the_best_peer_of_the_same_cell_and_not_to_a_variant_of_itself() -> None:
+    entries = [entry_of(outcome(name, [cpu])) for name, cpu in RATES.items()]
     assert ratios_of(entries, "ours") == {"tumbling/1000/int/2/1000": pytest.approx(4.0)}
 
 
@@ -62,3 +65,10 @@ def test_only_a_loss_beyond_the_tolerance_is_a_regression() -> None:
     worse = regressions(stored, {"a": 8.0, "b": 7.0}, tolerance=0.25)
     assert len(worse) == 1
     assert worse[0].startswith("b: 7.00×")
+
+
+def test_a_report_is_added_to_cell_by_cell() -> None:
+    old = [entry_of(outcome(name, [4.0])) for name in ("kept", "measured again")]
+    new = [entry_of(outcome("measured again", [1.0]))]
+    found = {entry["engine"]: entry["rows_per_core_s"] for entry in merged(old, new)}
+    assert found == {"kept": 250_000, "measured again": 1_000_000}
