@@ -8,8 +8,9 @@ import pytest
 from snapshot_engine.api import CoProcessFunction, Session, Tumbling
 from snapshot_engine.graph.job_graph import Partitioning
 from snapshot_engine.operators.connect import CoProcessOperator
+from snapshot_engine.operators.interval_join import IntervalJoinOperator
 from snapshot_engine.operators.keyed_join import KeyedJoinOperator
-from snapshot_engine.operators.stream_type import HIDDEN_KEY
+from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, EventTime
 from snapshot_engine.operators.window_join import WindowJoinOperator
 
 
@@ -73,6 +74,14 @@ def test_a_window_joins_result_has_event_time(timed, paid):
     assert type_of(timed.join(paid).on("city").window(Tumbling("10s"))).event_time is not None
 
 
+def test_a_join_within_a_time_has_the_event_time_of_the_later_row(timed, paid, planned):
+    stream = timed.join(paid).on("city").within(before="5s", after="20s").uid("j")
+    graph = planned(stream)
+    assert isinstance(graph.vertices["j"].operators[0].factory(), IntervalJoinOperator)
+    assert type_of(stream).event_time == EventTime(HIDDEN_TIME)
+    assert type_of(stream).schema.names == ["city", "amount", "price", "ts", "order", "paid", HIDDEN_TIME]
+
+
 def test_an_unbounded_join(orders, payments, planned):
     stream = orders.join(payments).on("city").unbounded().uid("j")
     graph = planned(stream)
@@ -103,6 +112,11 @@ def test_an_unbounded_join(orders, payments, planned):
             lambda a, b: a.with_watermark("ts").join(b).on("city").window(Tumbling("1s")),
             "windows need event time, and the right stream has none",
         ),
+        (
+            lambda a, b: a.with_watermark("ts").join(b).on("city").within(after="1s"),
+            "an interval join needs event time, and the right stream has none",
+        ),
+        (lambda a, b: a.join(b, how="outer").on("city").within(after="1s"), "an interval join is always inner"),
         (
             lambda a, b: a.with_watermark("ts").join(b.with_watermark("paid")).on("city").window("1s"),
             "give Tumbling, Sliding or Session",
