@@ -44,7 +44,7 @@ def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
     return all(outcome.equal for outcome in outcomes)
 
 
-def prepare(plan: Plan, largest: int) -> None:
+def prepare(plan: Plan, engines: list[Engine], largest: int) -> None:
     """Make the files that the plan's runs read, up to `largest` slices, so that no time is spent on it later."""
     from benchmarks.nexmark.datasets import open_dataset
     from benchmarks.nexmark.queries import QUERIES
@@ -54,7 +54,8 @@ def prepare(plan: Plan, largest: int) -> None:
         for slices in (size for size in SIZES if size <= largest):
             for table in QUERIES[cell.query].tables:
                 dataset = open_dataset(cell.stream, slices)
-                dataset.partition_files(table, cell.parallelism)
+                for layout in {engine.layout for engine in engines}:
+                    dataset.files(layout, cell.parallelism)(table)
                 dataset.closing_file(table)
         print(f"{cell.query}, {cell.stream.keys:,} {cell.stream.key_type} keys: up to {largest} slices", flush=True)
 
@@ -122,10 +123,10 @@ def main() -> int:
         return compare(chosen.store)
     plan = chosen_plan(chosen)
     names = [name for name in chosen.engines.split(",") if name]
-    if chosen.command == "prepare":
-        prepare(plan, chosen.slices)
-        return 0
     engines = engines_named(names or list(plan.engines))
+    if chosen.command == "prepare":
+        prepare(plan, engines, chosen.slices)
+        return 0
     install(engines)
     return 0 if chosen.command == "install" or run(plan, engines, chosen.add) else 1
 

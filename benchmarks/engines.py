@@ -24,7 +24,7 @@ class Engine:
 
     `checkpoints` says whether the engine can run with or without them ("optional"), always has them
     ("always": each micro-batch is one), or is not compared with them ("never"). `scale` is the share of a
-    slice that the engine's checks take; a full one would take slow engines minutes.
+    slice that the engine's checks take; a full one would take slow engines minutes. `layout`: which files it reads.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Engine:
     options: dict[str, Any] = field(default_factory=dict, hash=False)
     checkpoints: str = "optional"
     scale: float = 1.0
+    layout: str = "slices"
     parallelisms: tuple[int, ...] = (1, 2, 4)
     variables: dict[str, str] = field(default_factory=dict, hash=False)
 
@@ -64,10 +65,10 @@ class Session:
 def build_job(engine: Engine, settings: Settings) -> Job:
     dataset = open_dataset(settings.stream, settings.slices)
     tables = QUERIES[settings.query].tables
+    files = dataset.files(engine.layout, settings.parallelism)
     return Job(
         query=settings.query,
-        slices={table: _names(dataset.slice_files(table)) for table in tables},
-        partitions={table: _names(dataset.partition_files(table, settings.parallelism)) for table in tables},
+        files={table: _names(files(table)) for table in tables},
         closing={table: str(dataset.closing_file(table)) for table in tables},
         rows=dataset.rows(tables),
         key_type=settings.stream.key_type,

@@ -1,7 +1,8 @@
 """This project's engine as a worker: the same queries by `snapshot_engine.api`, run by its own JobMaster.
 
 Slots are Spark tasks on an embedded Spark, as `streamingjob run` has them, or forked processes (option `launcher`),
-which shows what Spark itself adds. Sources read the `partitions` layout: one file per source subtask.
+which shows what Spark itself adds. A source's subtasks take its files in
+turn, each the next one after the other.
 """
 
 import time
@@ -211,11 +212,11 @@ def build(env: Environment, job: Job) -> None:
 
 def _source(job: Job, table: str) -> ParquetSource:
     wanted = _COLUMNS.get(job.query, {}).get(table)
-    source = ParquetSource(job.partitions[table])
+    source = ParquetSource(job.files[table])
     if wanted is None:
         return source
     schema = pa.schema([source.schema.field(name) for name in wanted])
-    return ParquetSource(job.partitions[table], schema)
+    return ParquetSource(job.files[table], schema)
 
 
 def configuration(job: Job) -> dict[str, Any]:

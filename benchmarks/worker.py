@@ -25,11 +25,10 @@ PREFIX = "@bench "
 
 @dataclass
 class Job:
-    """One query over some files. Inputs are given in both layouts; an engine takes the one that suits it."""
+    """One query over some files, in the layout that the engine asked for."""
 
     query: str
-    slices: dict[str, list[str]]
-    partitions: dict[str, list[str]]
+    files: dict[str, list[str]]
     closing: dict[str, str]
     rows: int
     key_type: str

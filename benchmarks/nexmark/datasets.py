@@ -1,7 +1,7 @@
 """Streams of events as Parquet files, written once and found again by their parameters.
 
 The same rows are laid out in two ways, because engines read files differently:
-- `slices`: files that follow each other in time. Structured Streaming takes one after the other.
+- `slices`: files that follow each other in time, taken one after the other.
 - `partitions`: as many files as there are readers, each in time order, blocks of rows dealt to them in turn,
   as the partitions of a topic would hold them. Flink assigns files to readers in no particular order, so that
   a reader with several files would see time jump back and drop rows as late.
@@ -10,7 +10,7 @@ The same rows are laid out in two ways, because engines read files differently:
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,12 @@ class Dataset:
 
     def rows(self, tables: tuple[str, ...]) -> int:
         return sum(rows_per_slice(self.stream, table) * self.slices for table in tables)
+
+    def files(self, layout: str, readers: int) -> Callable[[str], list[Path]]:
+        """What lists a table's files in that layout."""
+        if layout == "slices":
+            return self.slice_files
+        return lambda table: self.partition_files(table, readers)
 
     def slice_files(self, table: str) -> list[Path]:
         return [self._slice_file(table, index) for index in range(self.slices)]

@@ -299,9 +299,7 @@ def _restored(key: str) -> int | str:
 
 def run(job: Job) -> dict[str, Any]:
     flow = Dataflow("benchmark")
-    tables = [
-        op.input(table, flow, _Files(job.slices[table], _COLUMNS[table])) for table in q.QUERIES[job.query].tables
-    ]
+    tables = [op.input(table, flow, _Files(job.files[table], _COLUMNS[table])) for table in q.QUERIES[job.query].tables]
     op.output("result", _QUERIES[job.query](*tables), _Results(job))
     if job.checkpoint_interval_ms:
         recovery = Path(job.checkpoints)

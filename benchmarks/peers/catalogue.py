@@ -9,8 +9,8 @@ _SPARK = "benchmarks.peers.structured_streaming"
 _FLINK = "benchmarks.peers.flink_sql"
 
 PEERS: tuple[Engine, ...] = (
-    Engine("flink-sql-heap", _FLINK, FLINK, _ALL, {"state_backend": "hashmap"}),
-    Engine("flink-sql-rocksdb", _FLINK, FLINK, _ALL, {"state_backend": "rocksdb"}),
+    Engine("flink-sql-heap", _FLINK, FLINK, _ALL, {"state_backend": "hashmap"}, layout="partitions"),
+    Engine("flink-sql-rocksdb", _FLINK, FLINK, _ALL, {"state_backend": "rocksdb"}, layout="partitions"),
     Engine("spark-hdfs-store", _SPARK, SPARK, _ALL, {"state_store": "hdfs"}, checkpoints="always"),
     Engine("spark-rocksdb", _SPARK, SPARK, _ALL, {"state_store": "rocksdb"}, checkpoints="always"),
     Engine(
@@ -29,6 +29,7 @@ PEERS: tuple[Engine, ...] = (
         ("tumbling", "q0", "q1", "q2", "q3", "q11"),
         {"state_backend": "hashmap"},
         scale=0.05,
+        layout="partitions",
     ),
     Engine("bytewax", "benchmarks.peers.bytewax_flow", BYTEWAX, _ALL, checkpoints="never", scale=0.1),
 )

@@ -1,5 +1,6 @@
 """What a running Flink job says about itself over its REST interface: rows taken in, checkpoints."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -26,6 +27,20 @@ class FlinkJob:
 
     def __init__(self, port: int, job_id: str) -> None:
         self._address = f"http://127.0.0.1:{port}/jobs/{job_id}"
+
+    def details(self) -> dict[str, Any] | None:
+        """State, vertices and their tasks."""
+        return self._ask("")
+
+    def failures(self) -> list[int]:
+        """When tasks failed (epoch ms), the newest first."""
+        answer = self._ask("/exceptions?maxExceptions=50")
+        return [int(entry["timestamp"]) for entry in answer["exceptionHistory"]["entries"]] if answer else []
+
+    def cancel(self) -> None:
+        request = urllib.request.Request(self._address + "?mode=cancel", method="PATCH")
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(request, timeout=10).close()
 
     def checkpoints(self) -> dict[str, Any] | None:
         return self._ask("/checkpoints")

@@ -131,7 +131,7 @@ def tables_of(job: Job) -> tuple[str, ...]:
 
 
 def create_source(env: TableEnvironment, job: Job, table: str, watermark: bool = True) -> None:
-    directory = link_files(job.partitions[table], Path(job.directory) / "input" / table)
+    directory = link_files(job.files[table], Path(job.directory) / "input" / table)
     columns = _COLUMNS[table].format(key="BIGINT" if job.key_type == "int" else "STRING")
     event_time = ", rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND"
     env.execute_sql(f"""

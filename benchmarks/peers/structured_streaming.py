@@ -148,7 +148,7 @@ def session_for(job: Job) -> SparkSession:
 
 
 def read(session: SparkSession, job: Job, table: str) -> DataFrame:
-    files = list(job.slices[table])
+    files = list(job.files[table])
     if q.QUERIES[job.query].event_time:
         files.append(job.closing[table])
     directory = link_files(files, Path(job.directory) / "input" / table)
@@ -159,7 +159,7 @@ def read(session: SparkSession, job: Job, table: str) -> DataFrame:
 
 def files_per_batch(job: Job) -> int:
     """Batches of about a million rows: larger ones gain little, smaller ones cost throughput."""
-    slices = len(next(iter(job.slices.values())))
+    slices = len(next(iter(job.files.values())))
     rows = job.options.get("batch_rows", 1_000_000)
     return max(1, round(rows * slices / job.rows))
 

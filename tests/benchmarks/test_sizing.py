@@ -27,7 +27,7 @@ def test_an_engine_takes_part_only_in_queries_it_has() -> None:
 
 def test_slices_are_chosen_by_what_a_further_slice_takes() -> None:
     probe = replace(RUN, cpu_seconds=12.0)
-    assert slices_for(RUN, probe, probe_slices=10, target_seconds=10) == 20, "1 CPU second each"
+    assert slices_for(RUN, probe, probe_slices=10, target_seconds=30) == 50, "1 CPU second each"
     assert slices_for(RUN, replace(RUN, cpu_seconds=2.9), 10, target_seconds=10) == MOST_SLICES
 
 
