@@ -13,3 +13,4 @@ run: $(KERNELS)  ## the first example on an embedded Spark: its result and its c
 
 chaos: $(KERNELS)  ## kills, failures and restarts on a real Spark: the output must stay exact
 	$(PY) -m pytest -q tests/chaos -m slow --timeout 1500
+	$(PY) -m pytest -q tests/engine/runtime/test_at_least_once.py

@@ -33,6 +33,7 @@ def pipeline_over(keys: int):
 
 def show(name: str, figures: Figures) -> None:
     line = f"{name:8} {figures.rows_per_second() / 1e6:6.2f} M rows/s"
+    line += f", {figures.rows_per_core_second() / 1e6:.2f} M per core-second"
     if figures.checkpoints:
         line += (
             f"  {len(figures.checkpoints)} checkpoints, trigger to end median {figures.median('duration'):.1f} ms"
@@ -53,7 +54,7 @@ def main() -> None:
     parser.add_argument("--incremental", action="store_true")
     chosen = parser.parse_args()
     pipeline = pipeline_over(chosen.keys)
-    ratios = []
+    ratios, processor = [], []
     with launcher(chosen.launcher) as on:
         for _ in range(chosen.rounds):
             common = {"seconds": chosen.seconds, "parallelism": chosen.parallelism}
@@ -62,8 +63,10 @@ def main() -> None:
             each_second = measure(pipeline, on, interval=1.0, incremental=chosen.incremental, **common)
             show("with", each_second)
             ratios.append(each_second.rows_per_second() / without.rows_per_second())
+            processor.append(each_second.rows_per_core_second() / without.rows_per_core_second())
     each = ", ".join(f"{ratio:.1%}" for ratio in ratios)
     print(f"with checkpoints each second: {statistics.median(ratios):.1%} of without ({each})")
+    print(f"by processor time: {statistics.median(processor):.1%}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ and `/metrics` show. Run scenarios in the project's own environment, on a machin
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import statistics
 import sys
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from snapshot_engine.api import Environment
@@ -57,6 +59,7 @@ class Figures(JobEvents):
     restarts: int = 0
     _began: float = 0.0
     _rows: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    _processor: dict[int, list[tuple[float, int]]] = field(default_factory=dict)
 
     def all_running(self) -> None:
         self._began = time.monotonic()
@@ -68,8 +71,11 @@ class Figures(JobEvents):
     def heartbeat(self, connection: Any, subtasks: dict[str, dict[str, Any]]) -> None:
         if self._is_measured():
             now = time.monotonic()
-            for key, figures in subtasks.items():
-                self._rows.setdefault(key, []).append((now, figures["rows_out"]))
+            mine = {key: figures["rows_out"] for key, figures in subtasks.items() if self._is_source(key)}
+            for key, rows in mine.items():
+                self._rows.setdefault(key, []).append((now, rows))
+            pid = connection.hello.pid
+            self._processor.setdefault(pid, []).append((_processor_seconds(pid), sum(mine.values())))
 
     def checkpoint_completed(self, manifest: Any, outcome: Any, path: Any, uri: str) -> None:
         if self._is_measured():
@@ -90,7 +96,13 @@ class Figures(JobEvents):
 
     def rows_per_second(self) -> float:
         """Of the source, over all its subtasks."""
-        return sum(_slope(points) for key, points in self._rows.items() if key.rpartition("#")[0] == self.source)
+        return sum(map(_slope, self._rows.values()))
+
+    def rows_per_core_second(self) -> float:
+        """Of the source, by the processor time of the slots: what a busy machine distorts least."""
+        ends = [(points[0], points[-1]) for points in self._processor.values()]
+        seconds = sum(last[0] - first[0] for first, last in ends)
+        return sum(last[1] - first[1] for first, last in ends) / seconds if seconds else float("nan")
 
     def median(self, name: str) -> float:
         values = [getattr(checkpoint, name) for checkpoint in self.checkpoints]
@@ -99,8 +111,20 @@ class Figures(JobEvents):
     def highest(self, name: str) -> float:
         return max((getattr(checkpoint, name) for checkpoint in self.checkpoints), default=float("nan"))
 
+    def _is_source(self, key: str) -> bool:
+        return key.rpartition("#")[0] == self.source
+
     def _is_measured(self) -> bool:
         return self._began > 0 and time.monotonic() - self._began > self.warm_up
+
+
+def _processor_seconds(pid: int) -> float:
+    """User and system time of a process and its threads so far."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _slope(points: list[tuple[float, int]]) -> float:

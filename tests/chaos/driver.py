@@ -39,27 +39,19 @@ class Progress(JobEvents):
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
+    sink = None
     if settings.get("die_before_commit"):
-        fuse = Fuse("commit", settings["die_before_commit"], settings["folder"])
-        verifying_job.ParquetSink = _with(fuse)
+        sink = DiesBeforeCommit(settings["out"])
+        sink.fuse = Fuse("commit", settings["die_before_commit"], settings["folder"])
     result = run_pipeline(
         verifying_job.pipeline,
         storage=settings["storage"],
         parallelism=settings["parallelism"],
         interval=0.2,
-        args={"out": settings["out"], "count": settings["count"], "rate": settings["rate"]},
+        args={"out": settings["out"], "count": settings["count"], "rate": settings["rate"], "sink": sink},
         observers=(Progress(),),
     )
     print("ended", result.outcome.value, result.message, flush=True)
-
-
-def _with(fuse: Fuse):
-    def make(out: str) -> DiesBeforeCommit:
-        sink = DiesBeforeCommit(out)
-        sink.fuse = fuse
-        return sink
-
-    return make
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ numbers do not come one after the other; windows sum them up; the sink commits i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from snapshot_engine.api import Count, Environment, KeyedProcessFunction, Max, M
 from snapshot_engine.connectors.failing import Fuse
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_sink import ParquetSink
+from snapshot_engine.connectors.protocols import Sink
 
 KEYS = 64
 WINDOW_MS = 1000
@@ -26,10 +27,10 @@ ROWS_PER_MS = 20
 SPLITS = 8  # KEYS is a multiple of it, so that all rows of a key lie in one split, in order
 
 
-def rows(count: int, rate: float) -> GeneratorSource:
+def rows(count: int, rate: float, first_key: int = 0) -> GeneratorSource:
     return GeneratorSource(
         {
-            "key": lambda o: (o % KEYS).astype(np.int64),
+            "key": lambda o: (first_key + o % KEYS).astype(np.int64),
             "seq": lambda o: (o // KEYS).astype(np.int64),
             "ts": lambda o: (o // ROWS_PER_MS).astype(np.int64),
         },
@@ -49,11 +50,14 @@ class Checked:
 class InOrder(KeyedProcessFunction):
     """Lets rows through, if each key's sequence numbers follow each other without a gap and without a repetition."""
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, restore_fuse: Fuse | None = None) -> None:
         self.strict = strict
+        self.restore_fuse = restore_fuse
 
     def open(self, context) -> None:
         self.last = context.state(ValueState("last", int, default=-1))
+        if self.restore_fuse is not None and context.attempt[1] > 1:
+            self.restore_fuse.blow("in a restore")
 
     def process(self, row, context) -> Iterable[Checked]:
         last = self.last.value()
@@ -64,32 +68,48 @@ class InOrder(KeyedProcessFunction):
 
 
 def pipeline(
-    env: Environment, out: str, count: int, rate: float, strict: bool = True, fuse: Fuse | None = None
+    env: Environment,
+    out: str,
+    count: int,
+    rate: float,
+    strict: bool = True,
+    fuses: Mapping[str, Fuse] | None = None,
+    sink: Sink | None = None,
+    short: int = 0,
 ) -> None:
+    """`fuses` blow in `map` and in `restore`. `short`: rows of a second source, which ends before the first one."""
+    known = fuses or {}
+
     def same(row):
-        if fuse is not None and row.seq == count // KEYS // 2:
-            fuse.blow("in map")
+        if "map" in known and row.seq == count // KEYS // 2:
+            known["map"].blow("in map")
         return Checked(row.key, row.seq, row.ts)
 
+    stream = env.from_source(rows(count, rate), uid="rows")
+    if short:
+        stream = stream.union(env.from_source(rows(short, rate, first_key=KEYS), uid="short"))
     (
-        env.from_source(rows(count, rate), uid="rows")
-        .map(same, schema=Checked)
+        stream.map(same, schema=Checked)
         .with_watermark("ts", delay="100ms")
         .key_by("key")
-        .process(InOrder(strict), schema=Checked)
+        .process(InOrder(strict, known.get("restore")), schema=Checked)
         .uid("in-order")
         .key_by("key")
         .window(Tumbling(f"{WINDOW_MS}ms"))
         .aggregate(rows=Count(), total=Sum("seq"), first=Min("seq"), last=Max("seq"))
         .uid("windows")
-        .sink_to(ParquetSink(out), uid="out")
+        .sink_to(sink or ParquetSink(out), uid="out")
     )
 
 
-def expected(count: int) -> pa.Table:
+def expected(count: int, first_key: int = 0) -> pa.Table:
     offsets = np.arange(count)
     table = pa.table(
-        {"key": offsets % KEYS, "seq": offsets // KEYS, "window": offsets // ROWS_PER_MS // WINDOW_MS * WINDOW_MS}
+        {
+            "key": first_key + offsets % KEYS,
+            "seq": offsets // KEYS,
+            "window": offsets // ROWS_PER_MS // WINDOW_MS * WINDOW_MS,
+        }
     )
     wanted = [("seq", "count"), ("seq", "sum"), ("seq", "min"), ("seq", "max")]
     groups = table.group_by(["key", "window"]).aggregate(wanted)
@@ -100,6 +120,10 @@ def committed(out: Path) -> pa.Table:
     table = pq.read_table(out)
     start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms")), pa.int64())
     return _sorted(table.append_column("window", start).select(["key", "window", "rows", "total", "first", "last"]))
+
+
+def together(*tables: pa.Table) -> pa.Table:
+    return _sorted(pa.concat_tables(tables))
 
 
 def _sorted(table: pa.Table) -> pa.Table:

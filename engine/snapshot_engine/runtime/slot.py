@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from typing import Any
 
@@ -30,6 +31,10 @@ from snapshot_engine.storage.pieces import PieceWriter
 FLUSH_SECONDS = 0.005
 """How long rows may wait for company while the slot is busy with other things."""
 LONGEST_WAIT_SECONDS = 0.1
+MOST_ELEMENTS_PER_TURN = 4
+"""A consumer handles up to so many before a source is asked for more: queues stay short, and barriers are quick."""
+SWITCH_SECONDS = 0.0005
+"""How long the thread that writes snapshots waits for the interpreter; Python's own 5 ms are for each of its steps."""
 
 
 class Slot:
@@ -60,6 +65,7 @@ class Slot:
 
     def run(self) -> None:
         """Everything, from the first word to the last."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._say_hello()
             self._wait_for_deployment()
@@ -114,7 +120,7 @@ class Slot:
             now = clock_ms()
             progressed = False
             for subtask in self._parts.subtasks:
-                if subtask.step(now):
+                if subtask.run(now, MOST_ELEMENTS_PER_TURN):
                     progressed = True
                 deadline = subtask.deadline()
                 if deadline is not None and deadline <= now:

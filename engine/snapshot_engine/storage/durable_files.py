@@ -9,13 +9,23 @@ from pathlib import Path
 
 def make_folder(folder: Path) -> None:
     """mkdir -p, where each new entry is durable."""
+    for parent in make_folder_for_now(folder):
+        fsync_folder(parent)
+
+
+def make_folder_for_now(folder: Path) -> list[Path]:
+    """mkdir -p; returns the folders that have new entries, to be fsynced together with what is put below them.
+
+    One after the other would be one commit of the file system's journal each; afterwards it is one for all.
+    """
     if folder.is_dir():
-        return
-    make_folder(folder.parent)
+        return []
+    changed = make_folder_for_now(folder.parent)
     # Somebody else may make it, or remove an empty parent, at the same moment; the caller's own open decides.
     with contextlib.suppress(FileExistsError, FileNotFoundError):
         folder.mkdir()
-        fsync_folder(folder.parent)
+        changed.append(folder.parent)
+    return changed
 
 
 def fsync_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from snapshot_engine.storage.blobs import Buffer, OutcomeUnknown, SwapConflict
-from snapshot_engine.storage.durable_files import fsync_folder, make_folder
+from snapshot_engine.storage.durable_files import fsync_folder, make_folder_for_now
 
 _KEPT_VERSIONS = 16
 _PARTIAL_KEPT_SECONDS = 24 * 3600.0
@@ -45,7 +45,7 @@ class LocalBlobs:
 
     def write(self, path: str, buffers: Iterable[Buffer], *, exclusive: bool = False) -> int:
         target = self._file(path)
-        partial, size = _write_partial(target, buffers)
+        partial, size, changed = _write_partial(target, buffers)
         try:
             if exclusive:
                 _link_new(partial, target)
@@ -55,7 +55,8 @@ class LocalBlobs:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        fsync_folder(target.parent)
+        for folder in (target.parent, *reversed(changed)):
+            fsync_folder(folder)
         return size
 
     def read(self, path: str) -> bytes:
@@ -77,7 +78,7 @@ class LocalBlobs:
         mine = previous + 1
         if _highest_version(folder) != previous:
             raise SwapConflict(path)
-        partial, _ = _write_partial(_version_file(folder, mine), [data])
+        partial, _, changed = _write_partial(_version_file(folder, mine), [data])
         try:
             _link_new(partial, _version_file(folder, mine))
         except FileExistsError as error:
@@ -85,7 +86,8 @@ class LocalBlobs:
         finally:
             partial.unlink(missing_ok=True)
         try:
-            fsync_folder(folder)
+            for each in (folder, *reversed(changed)):
+                fsync_folder(each)
             highest = _highest_version(folder)
         except OSError as error:
             raise OutcomeUnknown(f"{path}: linked as version {mine}, but {error}") from error
@@ -133,11 +135,14 @@ class LocalBlobs:
             folder = folder.parent
 
 
-def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int]:
-    """Write and fsync under a hidden name beside `target`; on any failure nothing is left."""
+def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int, list[Path]]:
+    """Write and fsync under a hidden name beside `target`; on any failure nothing is left.
+
+    Returns the file, its size, and the folders with new entries, which the caller has to fsync.
+    """
     partial = target.with_name(f".{uuid.uuid4().hex}.partial")
     size = 0
-    file = _open_new(partial)
+    file, changed = _open_new(partial)
     try:
         with file:
             for buffer in buffers:
@@ -147,15 +152,15 @@ def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    return partial, size
+    return partial, size, changed
 
 
-def _open_new(file: Path) -> BufferedWriter:
+def _open_new(file: Path) -> tuple[BufferedWriter, list[Path]]:
     """Open for writing, making the folders. Another process may remove an empty folder at the same moment."""
     for _ in range(100):
-        make_folder(file.parent)
+        changed = make_folder_for_now(file.parent)
         with contextlib.suppress(FileNotFoundError):
-            return file.open("xb")
+            return file.open("xb"), changed
     raise FileNotFoundError(f"{file.parent} disappears again and again: is something else cleaning this folder?")
 
 

@@ -156,18 +156,27 @@ def test_empty_folders_go_with_their_last_file(blobs: LocalBlobs) -> None:
 def test_a_folder_that_is_removed_while_a_file_is_begun_is_made_again(
     blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = local.make_folder
+    make = local.make_folder_for_now
     calls: list[Path] = []
 
-    def make_and_lose(folder: Path) -> None:
-        make(folder)
+    def make_and_lose(folder: Path) -> list[Path]:
+        changed = make(folder)
         calls.append(folder)
         if len(calls) == 1:
             folder.rmdir()
+        return changed
 
-    monkeypatch.setattr(local, "make_folder", make_and_lose)
+    monkeypatch.setattr(local, "make_folder_for_now", make_and_lose)
     blobs.write("a/b", [b"x"])
     assert blobs.read("a/b") == b"x"
+
+
+def test_every_new_name_is_durable_when_a_write_returns(blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "fsync_folder", synced.append)
+    blobs.root.mkdir(exist_ok=True)
+    blobs.write("a/b/c", [b"x"])
+    assert synced == [blobs.root / "a/b", blobs.root / "a", blobs.root]
 
 
 def test_a_path_cannot_leave_the_root(blobs: LocalBlobs) -> None:
