@@ -6,24 +6,25 @@ pods, deletes a namespace's contents or collects what an owner left: those are t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster import debian_packages, preflight, programs
 from localcluster.certificates import Authority
-from localcluster.control_plane import API_SERVER, ETCD, ControlPlane, api_server_certificate, remove_folder
+from localcluster.control_plane import API_SERVER, ETCD, ControlPlane, remove_folder
 from localcluster.errors import ClusterError
+from localcluster.locks import one_at_a_time
 from localcluster.processes import ProcessFolder
 from localcluster.settings import Ports, Settings
 
 LOOPBACK = "127.0.0.1"
 FOLDER_PREFIX = "api-server-"
 OWNER = "owner"
+OWNERS_LOCK = "owners-lock"
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,31 @@ def api_server_in(folder: Path, settings: Settings, say: Callable[[str], None]) 
     paths = settings.paths
     require_writable(paths.cache)
     preflight.require_space(paths.cache, preflight.SPACE_TO_RUN)
+    programs.provide(paths, say)
     authority = Authority(paths.certificates, debian_packages.environment(paths))
-    with one_at_a_time(paths.cache / "lock"):
-        programs.provide(paths, say)
-        issue_certificates(authority, settings)
-        sweep_abandoned(paths.cache)
-        claim(folder)
+    sweep_abandoned(paths.cache)
+    claim(folder)
     return ApiServer(ControlPlane(folder, paths.programs, authority, settings.network, free_ports(), LOOPBACK))
 
 
 def claim(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    ProcessFolder(folder).remember(OWNER, os.getpid())
+    with one_at_a_time(folder.parent / OWNERS_LOCK):
+        folder.mkdir(parents=True)
+        ProcessFolder(folder).remember(OWNER, os.getpid())
 
 
 def sweep_abandoned(cache: Path) -> None:
     """Ends what a test run left that was killed before it could."""
-    for folder in cache.glob(f"{FOLDER_PREFIX}*"):
-        processes = ProcessFolder(folder)
-        if not processes.find(OWNER):
-            for name in (API_SERVER, ETCD):
-                processes.stop(name, patience=1)
-            remove_folder(folder)
+    with one_at_a_time(cache / OWNERS_LOCK):
+        for folder in cache.glob(f"{FOLDER_PREFIX}*"):
+            if not ProcessFolder(folder).find(OWNER):
+                sweep(folder)
 
 
-def issue_certificates(authority: Authority, settings: Settings) -> None:
-    """All that the API server will ask for, while nobody else is asking."""
-    api_server_certificate(authority, settings.network)
-    authority.client("api-server-to-kubelets", "api-server", "system:masters")
-    authority.client("admin", "admin", "system:masters")
-    authority.signing_key("service-accounts")
+def sweep(folder: Path) -> None:
+    for name in (API_SERVER, ETCD):
+        ProcessFolder(folder).stop(name, patience=1)
+    remove_folder(folder)
 
 
 def require_writable(cache: Path) -> None:
@@ -90,13 +86,6 @@ def require_writable(cache: Path) -> None:
             f"this user may not write into {cache}, where the programs are built",
             "Set STREAMINGJOB_CLUSTER_CACHE to a folder that is yours.",
         ) from None
-
-
-@contextmanager
-def one_at_a_time(file: Path) -> Iterator[None]:
-    with file.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def free_ports() -> Ports:

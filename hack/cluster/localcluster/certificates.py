@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.commands import run
+from localcluster.locks import one_at_a_time
 from localcluster.settings import CLUSTER_DOMAIN, Network
 
 DAYS = "3650"
@@ -27,14 +28,12 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        pair = self.location("authority")
-        if not pair.certificate.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.make_key(pair.key)
-            subject = ["-subj", "/CN=streamingjob-cluster", "-days", DAYS]
-            usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature"]
-            self.openssl("req", "-x509", "-new", "-key", pair.key, *subject, *usage, "-out", pair.certificate)
-        return pair
+        return self.made_once(self.location("authority"), self.make_authority)
+
+    def make_authority(self, pair: KeyPair) -> None:
+        subject = ["-subj", "/CN=streamingjob-cluster", "-days", DAYS]
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature"]
+        self.openssl("req", "-x509", "-new", "-key", pair.key, *subject, *usage, "-out", pair.certificate)
 
     def client(self, name: str, user: str, group: str = "") -> KeyPair:
         subject = f"/O={group}/CN={user}" if group else f"/CN={user}"
@@ -47,30 +46,30 @@ class Authority:
     def signing_key(self, name: str) -> KeyPair:
         """A bare key pair: service account tokens are signed with it."""
         pair = KeyPair(self.folder / f"{name}.pub", self.folder / f"{name}.key")
-        if not pair.certificate.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.make_key(pair.key)
-            self.openssl("pkey", "-in", pair.key, "-pubout", "-out", pair.certificate)
-        return pair
+        return self.made_once(
+            pair, lambda new: self.openssl("pkey", "-in", new.key, "-pubout", "-out", new.certificate)
+        )
 
     def issue(self, name: str, subject: str, extensions: Sequence[str]) -> KeyPair:
-        pair = self.location(name)
-        if not pair.certificate.exists():
-            authority = self.pair
-            self.make_key(pair.key)
-            request = self.openssl("req", "-new", "-key", pair.key, "-subj", subject)
-            lines = pair.certificate.with_suffix(".extensions")
+        authority = self.pair
+
+        def sign(new: KeyPair) -> None:
+            request = self.openssl("req", "-new", "-key", new.key, "-subj", subject)
+            lines = new.certificate.with_suffix(".extensions")
             lines.write_text("\n".join(["basicConstraints=critical,CA:FALSE", *extensions]))
-            signer: list[str | Path] = [
-                "-CA",
-                authority.certificate,
-                "-CAkey",
-                authority.key,
-                "-CAcreateserial",
-                "-days",
-                DAYS,
-            ]
-            self.openssl("x509", "-req", *signer, "-extfile", lines, "-out", pair.certificate, stdin=request)
+            signer = ["-CA", authority.certificate, "-CAkey", authority.key, "-CAcreateserial", "-days", DAYS]
+            self.openssl("x509", "-req", *signer, "-extfile", lines, "-out", new.certificate, stdin=request)
+
+        return self.made_once(self.location(name), sign)
+
+    def made_once(self, pair: KeyPair, make_certificate: Callable[[KeyPair], object]) -> KeyPair:
+        """Whoever asks first has it made; the certificate comes last, and whole."""
+        with one_at_a_time(self.folder / "lock"):
+            if not pair.certificate.exists():
+                part = KeyPair(pair.certificate.with_suffix(".part"), pair.key)
+                self.make_key(pair.key)
+                make_certificate(part)
+                part.certificate.rename(pair.certificate)
         return pair
 
     def location(self, name: str) -> KeyPair:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from localcluster.control_plane import ControlPlane, remove_folder
 from localcluster.errors import ClusterError
 from localcluster.host_network import HostNetwork
 from localcluster.image_building import ImageBuilder
+from localcluster.locks import one_at_a_time
 from localcluster.node import MOST_NODES, Node
 from localcluster.settings import Settings
 from localcluster.waiting import wait_for
@@ -181,8 +181,6 @@ class LocalCluster:
         paths = self.settings.paths
         preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD)
         builder = ImageBuilder(paths, self.say)
-        with self.lock():
-            debian_packages.provide(paths, debian_packages.IMAGE_PACKAGES)
         with self.lock("image-lock"):
             builder.build(self.settings.full_image)
             with self.lock():
@@ -196,8 +194,7 @@ class LocalCluster:
 
     def tool(self, name: str) -> Path:
         """A program that some tests want beside a cluster: helm, promtool, …"""
-        with self.lock():
-            return tools.provide(name, self.settings.paths, self.say)
+        return tools.provide(name, self.settings.paths, self.say)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         kubeconfig = f"--kubeconfig={self.settings.paths.kubeconfig}"
@@ -206,17 +203,9 @@ class LocalCluster:
     def apply(self, manifest: dict[str, Any]) -> None:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
 
-    @contextmanager
-    def lock(self, name: str = "lock") -> Iterator[None]:
-        """One change at a time: several people may share one cluster. While an image is built it may be used."""
-        self.settings.paths.cache.mkdir(parents=True, exist_ok=True)
-        with (self.settings.paths.cache / name).open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self.say(f"another command holds {lock.name}: waiting for it")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def lock(self, name: str = "lock") -> AbstractContextManager[None]:
+        """One change at a time; what takes long to build has locks of its own."""
+        return one_at_a_time(self.settings.paths.cache / name, self.say)
 
 
 def require_number_of_nodes(nodes: int) -> None:

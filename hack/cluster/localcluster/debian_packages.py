@@ -15,6 +15,7 @@ from pathlib import Path
 
 from localcluster.commands import run, run_logged, succeeds
 from localcluster.errors import ClusterError
+from localcluster.locks import one_at_a_time
 from localcluster.settings import Paths
 
 
@@ -45,9 +46,9 @@ def provide(paths: Paths, wanted: PackageSet) -> None:
         return
     require_apt(wanted)
     log = paths.cache / "logs" / f"debian-{wanted.name}.log"
-    archives = download(paths, wanted, log)
-    unpack(archives, root(paths))
-    choose_iptables(root(paths))
+    with one_at_a_time(paths.debian / "lock"):
+        unpack(download(paths, wanted, log), root(paths))
+        choose_iptables(root(paths))
     if absent := missing(paths, wanted.programs):
         raise ClusterError(f"Debian's packages were unpacked but have no {', '.join(absent)}", f"See {log}")
 

@@ -35,7 +35,8 @@ class ImageBuilder:
         self.folder = paths.cache / "image-build"
 
     def build(self, image: str) -> None:
-        """Needs Debian's IMAGE_PACKAGES; the image is then in buildah's storage."""
+        """Afterwards it is in buildah's storage."""
+        debian_packages.provide(self.paths, debian_packages.IMAGE_PACKAGES)
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
         self.write_signature_policy()
         base = environment("IMAGE_BASE", "") or self.provide_base()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localcluster.commands import run, run_logged
 from localcluster.errors import ClusterError
+from localcluster.locks import one_at_a_time
 from localcluster.settings import KUBERNETES_VERSION, REPOSITORY, Paths
 
 SOURCES = REPOSITORY / "hack" / "cluster" / "programs"
@@ -32,13 +33,11 @@ def provide(paths: Paths, say: Callable[[str], None]) -> None:
     if are_built(paths):
         return
     go = require_go()
-    say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 6 minutes, once")
-    build(paths, go)
-    for name in NAMES_OF_KUBERNETES:
-        link = paths.programs / name
-        link.unlink(missing_ok=True)
-        link.symlink_to("kubernetes")
-    stamp_of(paths).write_text(sources_digest())
+    with one_at_a_time(paths.cache / "programs-lock", say):
+        if not are_built(paths):
+            say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 6 minutes, once")
+            build(paths, go)
+            stamp_of(paths).write_text(sources_digest())
 
 
 def are_built(paths: Paths) -> bool:
@@ -86,6 +85,10 @@ def build(paths: Paths, go: str) -> None:
     command = ["nice", go, "build", *build_flags(), "-o", f"{paths.programs}/", "./..."]
     paths.programs.mkdir(parents=True, exist_ok=True)
     run_logged(command, paths.cache / "logs" / "go-build.log", cwd=SOURCES, env=build_environment(paths))
+    for name in NAMES_OF_KUBERNETES:
+        link = paths.programs / name
+        link.unlink(missing_ok=True)
+        link.symlink_to("kubernetes")
 
 
 def install(paths: Paths, module: str, version: str) -> None:

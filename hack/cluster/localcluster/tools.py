@@ -7,6 +7,7 @@ from pathlib import Path
 
 from localcluster import debian_packages, programs
 from localcluster.errors import ClusterError
+from localcluster.locks import one_at_a_time
 from localcluster.settings import Paths
 
 HELM_MODULE = "helm.sh/helm/v3/cmd/helm"
@@ -19,8 +20,9 @@ Say = Callable[[str], None]
 
 
 def build_helm(paths: Paths, say: Say) -> None:
-    say(f"building helm {HELM_VERSION}: two minutes, once")
-    programs.install(paths, HELM_MODULE, HELM_VERSION)
+    with one_at_a_time(paths.cache / "helm-lock", say):
+        say(f"building helm {HELM_VERSION}: two minutes, once")
+        programs.install(paths, HELM_MODULE, HELM_VERSION)
 
 
 def unpack_prometheus(paths: Paths, say: Say) -> None:
