@@ -45,9 +45,14 @@ class Greeting:
     channel: ChannelId
     producer_attempt: tuple[int, int]
     consumer_attempt: tuple[int, int]
+    position: int = 0
+    """To a log: the number of the next record that the consumer wants; negative if it needs nothing any more."""
+    settled: int = 0
+    """To a log: barriers up to this checkpoint are over for the consumer."""
 
     def signed(self, key: bytes) -> bytes:
-        body = ormsgpack.packb([*self.channel, *self.producer_attempt, *self.consumer_attempt])
+        attempts = (*self.producer_attempt, *self.consumer_attempt)
+        body = ormsgpack.packb([*self.channel, *attempts, self.position, self.settled])
         return hmac.digest(key, body, hashlib.sha256) + body
 
     @classmethod
@@ -57,7 +62,7 @@ class Greeting:
         if not hmac.compare_digest(signature, hmac.digest(key, body, hashlib.sha256)):
             return None
         values = ormsgpack.unpackb(body)
-        return cls(ChannelId(*values[:3]), (values[3], values[4]), (values[5], values[6]))
+        return cls(ChannelId(*values[:3]), (values[3], values[4]), (values[5], values[6]), *values[7:])
 
 
 def network_namespace() -> str:

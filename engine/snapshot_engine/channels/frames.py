@@ -31,9 +31,13 @@ class BadFrame(Exception):
 def encode(element: Element, position: int) -> list[memoryview]:
     """The buffers of one element, in order. `position` is the number of the first record of a batch."""
     if isinstance(element, pa.RecordBatch):
-        payload = element.serialize()
-        return [memoryview(HEADER.pack(_BATCH, 0, payload.size, position, 0.0)), memoryview(payload)]
+        return encode_batch(memoryview(element.serialize()), position)
     return [memoryview(_encode_control(element))]
+
+
+def encode_batch(payload: memoryview, position: int) -> list[memoryview]:
+    """The buffers of a batch that is serialised already."""
+    return [memoryview(HEADER.pack(_BATCH, 0, len(payload), position, 0.0)), payload]
 
 
 def _encode_control(element: Control) -> bytes:

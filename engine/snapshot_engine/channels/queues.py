@@ -32,6 +32,10 @@ class InboundQueue:
     def full(self) -> bool:
         return self.bytes >= self._limit
 
+    def receive(self, element: Element, first: int) -> None:
+        """From the network; `first` is the number of a batch's first record, which matters only to logs."""
+        self.put(element)
+
     def put(self, element: Element) -> None:
         self.elements.append(element)
         if isinstance(element, pa.RecordBatch):

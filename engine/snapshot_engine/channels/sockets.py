@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -19,10 +19,20 @@ _MOST_BUFFERS = 64  # per sendmsg; well below IOV_MAX
 class SocketOutbound:
     """Queues frames and sends them whenever the socket takes them. Before a consumer has dialled in, it only queues."""
 
-    def __init__(self, channel: ChannelId, poller: Poller, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        channel: ChannelId,
+        poller: Poller,
+        limit: int = DEFAULT_LIMIT_BYTES,
+        on_room: Callable[[], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_room` is called when the socket has taken something, `on_lost` when the consumer has hung up."""
         self.channel = channel
         self._poller = poller
         self._limit = limit
+        self._on_room = on_room
+        self._on_lost = on_lost
         self._buffers: deque[memoryview] = deque()
         self._queued = 0
         self._position = 0
@@ -38,15 +48,19 @@ class SocketOutbound:
     def attach(self, connection: socket.socket) -> None:
         """A consumer has dialled in and was let in: it gets all that is queued, and what comes."""
         self._socket = connection
-        self._poller.register(connection.fileno(), self._on_hang_up, self._flush)
+        self._poller.register(connection.fileno(), self._hung_up, self._writable)
         self._flush()
 
     def send(self, element: Element) -> None:
-        for buffer in encode(element, self._position):
-            self._buffers.append(buffer)
-            self._queued += len(buffer)
+        buffers = encode(element, self._position)
         if isinstance(element, pa.RecordBatch):
             self._position += element.num_rows
+        self.send_buffers(buffers)
+
+    def send_buffers(self, buffers: Iterable[memoryview]) -> None:
+        for buffer in buffers:
+            self._buffers.append(buffer)
+            self._queued += len(buffer)
         self._flush()
 
     def close(self) -> None:
@@ -65,13 +79,20 @@ class SocketOutbound:
             pass
         except OSError:
             # The consumer is gone. Its own control connection tells the JobMaster; here there is just no room any more.
-            self.close()
+            self._hung_up()
             return
         self._poller.want_write(self._socket.fileno(), bool(self._buffers))
 
-    def _on_hang_up(self) -> None:
+    def _writable(self) -> None:
+        self._flush()
+        if self._on_room is not None and self.has_room():
+            self._on_room()
+
+    def _hung_up(self) -> None:
         """A consumer says nothing after its greeting: whatever makes the socket readable is its end."""
         self.close()
+        if self._on_lost is not None:
+            self._on_lost()
 
     def _first_buffers(self) -> list[memoryview]:
         return [self._buffers[index] for index in range(min(len(self._buffers), _MOST_BUFFERS))]
@@ -121,7 +142,7 @@ class SocketInbound:
                 frame = self._reader.read(self._socket)
                 if frame is None:
                     return
-                self._queue.put(frame[0])
+                self._queue.receive(frame[0], frame[1])
         except BlockingIOError:
             return
         except (EOFError, OSError):

@@ -45,8 +45,8 @@ def run_manifest(
     graph = plan(job, folder=manifest.resolve().parent)
     for warning in graph.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
-    refuse_unsupported_exchanges(graph)
     execution = ExecutionGraph(graph)
+    refuse_unsupported_exchanges(execution)
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
         settings = dataclasses.replace(settings, restore_from=_which(restore), take_over=True)

@@ -6,6 +6,7 @@ from snapshot_engine.graph.job_graph import JobEdge, JobGraph, Partitioning
 from snapshot_engine.graph.regions import Region as Region
 from snapshot_engine.graph.regions import regions_of
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
 
 
 def channels_of(edge: JobEdge, graph: JobGraph) -> list[ChannelId]:
@@ -88,5 +89,18 @@ class ExecutionGraph:
     def consumer_of(self, channel: ChannelId) -> SubtaskId:
         return SubtaskId(self.edges[channel.edge].consumer, channel.consumer)
 
-    def sources(self) -> list[SubtaskId]:
-        return [subtask for subtask in self.subtasks if self.graph.vertices[subtask.vertex].is_source]
+    def exchange_of(self, edge: JobEdge) -> Exchange:
+        """What the edge really does: one whose two ends are in one region all the same has nothing to keep."""
+        producer, consumer = SubtaskId(edge.producer, 0), SubtaskId(edge.consumer, 0)
+        within = self.region_of[producer] is self.region_of[consumer]
+        return Exchange.PIPELINED if within else edge.exchange
+
+    def aligned_inputs(self, subtask: SubtaskId) -> list[ChannelId]:
+        """The input channels that bring barriers: those of stored exchanges do not."""
+        edges = self.graph.inputs_of(subtask.vertex)
+        crossed = {edge.id for edge in edges if not self.exchange_of(edge).stored}
+        return [channel for channel in self.inputs[subtask] if channel.edge in crossed]
+
+    def triggered(self) -> list[SubtaskId]:
+        """Where checkpoints begin: sources, and subtasks that read nothing but stored exchanges."""
+        return [subtask for subtask in self.subtasks if not self.aligned_inputs(subtask)]

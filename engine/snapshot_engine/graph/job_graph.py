@@ -97,6 +97,12 @@ class JobEdge:
     """Where the producer's rows carry their event time: records become rows by it."""
 
     @property
+    def uid(self) -> str:
+        """How checkpoints name what the edge keeps: stable over restarts, and unlike its number over changed graphs."""
+        side = f"#{self.tag}" if self.tag is not None else ""
+        return f"{self.producer}{side}->{self.consumer}.{self.port}"
+
+    @property
     def type(self) -> StreamType:
         """Of the producer's output, before `columns` are picked from it."""
         return StreamType(self.schema, self.event_time)

@@ -14,9 +14,9 @@ numbered without a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from snapshot_engine.protocol.elements import ChannelId
 
@@ -87,11 +87,11 @@ class SegmentReader:
             if segment.number >= self.position.segment:
                 self._visible.setdefault(segment.number, segment)
 
-    def current(self) -> Segment | None:
+    def current(self, ahead: int = 0) -> Segment | None:
         """The segment to read from, behind `position.offset` records; None: wait for the next to be
-        published.
+        published. With `ahead`, the one that many behind it, which may be fetched already.
         """
-        return self._visible.get(self.position.segment)
+        return self._visible.get(self.position.segment + ahead)
 
     def advance(self, records: int) -> None:
         """`records` more of the current segment were taken."""
@@ -105,18 +105,22 @@ class SegmentReader:
 
 
 Segments = Mapping[ChannelId, Sequence[Segment]]
+Stream = TypeVar("Stream", bound=Hashable)
+"""How the caller names a channel; one that outlived a change of parallelism is not a ChannelId any more."""
 
 
 def segments_of_manifest(
-    visible: Segments, sealed: Segments, positions: Mapping[ChannelId, SegmentPosition]
-) -> dict[ChannelId, tuple[Segment, ...]]:
+    visible: Mapping[Stream, Sequence[Segment]],
+    sealed: Mapping[Stream, Sequence[Segment]],
+    positions: Mapping[Stream, SegmentPosition],
+) -> dict[Stream, tuple[Segment, ...]]:
     """What a manifest must name: what was visible and what its writers have sealed, from its readers'
     positions on.
 
     `visible` is what the latest completed checkpoint named; `sealed` and `positions` are from the snapshots
     of the one that is completing.
     """
-    named: dict[ChannelId, tuple[Segment, ...]] = {}
+    named: dict[Stream, tuple[Segment, ...]] = {}
     for channel, position in positions.items():
         known = {segment.number: segment for segment in visible.get(channel, ())}
         for segment in sealed.get(channel, ()):

@@ -187,6 +187,10 @@ class ChannelLog:
             return self.next_number
         return known[0] if known else None
 
+    def barriers_after(self, checkpoint: int) -> frozenset[int]:
+        """The checkpoints behind `checkpoint` whose barriers lie here."""
+        return frozenset(number for number in self._barriers if number > checkpoint)
+
     @property
     def caught_up(self) -> bool:
         """Whether all that the consumer had seen before has been produced again: checkpoints may go on."""

@@ -23,6 +23,11 @@ class Exchange(Enum):
         """Whether the producer keeps a log from which a restarted consumer reads again."""
         return self in (Exchange.MEMORY, Exchange.DURABLE)
 
+    @property
+    def stored(self) -> bool:
+        """Whether it goes through checkpoint storage: barriers do not cross it, its readers are triggered."""
+        return self in (Exchange.COMMITTED, Exchange.BLOCKING)
+
     def producer_may_restart_alone(self, deterministic: bool) -> bool:
         """Whether consumers may go on when the producer is restarted: the last column of the
         exchange table.

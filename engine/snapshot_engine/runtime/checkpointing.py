@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -25,11 +25,14 @@ from snapshot_engine.protocol.checkpoints import (
     Trigger,
     WriteManifest,
 )
+from snapshot_engine.protocol.committed_exchange import Segment
 from snapshot_engine.protocol.coordinator import Coordinator
 from snapshot_engine.protocol.critical_path import CriticalPath, Timings, critical_path
-from snapshot_engine.protocol.elements import Attempt, SubtaskId
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.commits import CommitFailed, Committer
+from snapshot_engine.runtime.exchanges.manifest_segments import place_segments
+from snapshot_engine.runtime.exchanges.stored_segments import WRITTEN, publication
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
@@ -48,6 +51,7 @@ class CheckpointListener(Protocol):
     def send_to_subtasks(self, subtasks: Sequence[SubtaskId], make: Callable[[list[str]], m.Message]) -> None: ...
     def send_to_all(self, message: m.Message) -> None: ...
     def checkpoint_triggered(self, checkpoint: int) -> None: ...
+    def checkpoint_committed(self, checkpoint: int, published: Mapping[ChannelId, list[Any]]) -> None: ...
     def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None: ...
     def checkpoint_aborted(self, action: Abort) -> None: ...
     def checkpoints_keep_failing(self, reason: str) -> None: ...
@@ -76,7 +80,7 @@ class Checkpointing:
         }
         first = store.next_checkpoint_id()
         self._issued = {first}
-        self.coordinator = Coordinator(settings.checkpoint, graph.subtasks, graph.sources(), first)
+        self.coordinator = Coordinator(settings.checkpoint, graph.subtasks, graph.triggered(), first)
         self.latest: Manifest | None = None
         """The newest completed checkpoint: what a restart is restored from."""
         self._uncommitted: Manifest | None = None
@@ -129,6 +133,16 @@ class Checkpointing:
 
     def finished(self, attempt: Attempt, subtask: SubtaskId, state: SubtaskSnapshot, snapshotted: int) -> None:
         self._perform(self.coordinator.finished(subtask, attempt, state, snapshotted, self._clock()))
+
+    def inputs_ended(self, attempt: Attempt, subtask: SubtaskId) -> None:
+        self._perform(self.coordinator.inputs_ended(subtask, attempt, self._clock()))
+
+    def hold(self, key: Hashable) -> None:
+        """Trigger nothing until `release`: a producer that restarted alone is catching up."""
+        self.coordinator.hold(key)
+
+    def release(self, key: Hashable) -> None:
+        self._perform(self.coordinator.release(key, self._clock()))
 
     def request_checkpoint(self) -> None:
         self._perform(self.coordinator.request_checkpoint(self._clock()))
@@ -193,7 +207,7 @@ class Checkpointing:
         self._listener.checkpoint_aborted(action)
 
     def _discard(self, checkpoint: int, states: Iterable[object], whole: bool) -> None:
-        handles = _handles(states)
+        handles = _handles(states, sealed=False)
         references = self._pending_references()
         folder = checkpoint if whole else None
         self._in_background(lambda: self._store.discard(handles, checkpoint=folder, references=references))
@@ -241,7 +255,8 @@ class Checkpointing:
             self._perform(self.coordinator.manifest_failed(action.checkpoint, reason, self._clock()))
             return
         path = critical_path(self._timings_of(action), self._upstream)
-        manifest = self._manifest(action, path)
+        placed = place_segments(_snapshots(action), self.latest, self._graph)
+        manifest = self._manifest(action, path, placed.snapshots)
         try:
             uri, replaced = await asyncio.to_thread(self._store_manifest, manifest, action)
         except (OwnershipLost, StorageUnavailable):
@@ -254,7 +269,7 @@ class Checkpointing:
         outcome, others = self._take_outcome(self.coordinator.manifest_written(action.checkpoint, self._clock()))
         self._perform([other for other in others if not isinstance(other, Finished)])
         if outcome.commits and await self._commit(manifest):
-            self._after_commit(outcome, replaced)
+            self._after_commit(outcome, replaced, placed.published)
         elif not outcome.commits:
             self._discard(action.checkpoint, action.states.values(), whole=True)
         self._listener.checkpoint_completed(manifest, outcome, path, uri)
@@ -284,9 +299,16 @@ class Checkpointing:
         self._uncommitted = None
         return True
 
-    def _after_commit(self, outcome: Completed, replaced: list[Any]) -> None:
-        """Only now may subtasks forget what they had prepared, and the checkpoints that this one replaces go."""
-        self._listener.send_to_all(m.Completed(outcome.checkpoint))
+    def _after_commit(
+        self, outcome: Completed, replaced: list[Any], published: Mapping[ChannelId, Sequence[Segment]]
+    ) -> None:
+        """Only now may subtasks forget what they had prepared, and the checkpoints that this one replaces go.
+
+        What writers of stored exchanges had sealed is visible now.
+        """
+        self._listener.checkpoint_committed(
+            outcome.checkpoint, {channel: publication(segments) for channel, segments in published.items()}
+        )
         pending, references = self.coordinator.pending, self._pending_references()
         for entry in replaced:
             self._in_background(partial(self._store.delete_checkpoint, entry, pending, references))
@@ -298,10 +320,11 @@ class Checkpointing:
             if isinstance(state, SubtaskSnapshot) and subtask not in action.finished
         }
 
-    def _manifest(self, action: WriteManifest, path: CriticalPath) -> Manifest:
+    def _manifest(
+        self, action: WriteManifest, path: CriticalPath, snapshots: Mapping[SubtaskId, SubtaskSnapshot]
+    ) -> Manifest:
         by_vertex: dict[str, dict[int, SubtaskSnapshot]] = defaultdict(dict)
-        for subtask, state in action.states.items():
-            assert isinstance(state, SubtaskSnapshot)
+        for subtask, state in snapshots.items():
             by_vertex[subtask.vertex][subtask.index] = state
         vertices = {
             uid: VertexSnapshot(self._graph.graph.vertices[uid].parallelism, subtasks)
@@ -338,5 +361,17 @@ def _from_stored(timings: StoredTimings) -> Timings:
     return Timings(timings.start_delay, timings.alignment, timings.sync, timings.async_)
 
 
-def _handles(states: Iterable[object]) -> list[PieceHandle]:
-    return [handle for state in states if isinstance(state, SubtaskSnapshot) for handle in state.handles()]
+def _snapshots(action: WriteManifest) -> dict[SubtaskId, SubtaskSnapshot]:
+    return {subtask: state for subtask, state in action.states.items() if isinstance(state, SubtaskSnapshot)}
+
+
+def _handles(states: Iterable[object], sealed: bool = True) -> list[PieceHandle]:
+    """`sealed`: also what stored exchanges have sealed, which is not discarded with a checkpoint."""
+    return [
+        handle
+        for state in states
+        if isinstance(state, SubtaskSnapshot)
+        for operator in state.operators
+        if sealed or operator.kind != WRITTEN
+        for handle in operator.pieces
+    ]

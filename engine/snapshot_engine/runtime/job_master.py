@@ -12,15 +12,15 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import CriticalPath
-from snapshot_engine.protocol.elements import Attempt, SubtaskId
-from snapshot_engine.protocol.failover import RegionChannel
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -36,11 +36,20 @@ from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
+from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
-from snapshot_engine.runtime.slot_task import SlotSettings, SlotTask, channel_key, parse_subtask, subtask_key
+from snapshot_engine.runtime.slot_task import (
+    SlotSettings,
+    SlotTask,
+    channel_key,
+    parse_channel,
+    parse_subtask,
+    subtask_key,
+)
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint
@@ -53,6 +62,9 @@ DEPLOY_PATIENCE = 24
 """While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
 CHANNEL_GRACE_SECONDS = 2.0
 """How long a broken channel may be just the first sign of a slot that is gone."""
+
+DEPLOYED = frozenset({RegionState.DEPLOYING, RegionState.RUNNING})
+"""Their slots have been told what to do, and where their peers are."""
 
 
 class Outcome(Enum):
@@ -78,6 +90,10 @@ class _RegionShell:
     connections: dict[int, SlotConnection] = field(default_factory=dict)
     restored_from: int | None = None
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
+    catching_up: bool = False
+    """Its consumers went on without it."""
+    full: set[int] = field(default_factory=set)
+    """Slots that keep as much as they may."""
 
 
 class JobMaster:
@@ -92,7 +108,7 @@ class JobMaster:
         secret: bytes,
         events: JobEvents | None = None,
     ) -> None:
-        refuse_unsupported_exchanges(graph.graph)
+        refuse_unsupported_exchanges(graph)
         self.settings = settings
         self.graph = graph
         self.events = events or JobEvents()
@@ -105,15 +121,18 @@ class JobMaster:
         self._committer = Committer(graph.graph, settings.name, self.events.committed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
         self._server = ControlServer(secret, self)
-        self._restore = Restore(None, graph.graph)
+        self._restore = Restore(None, graph)
         self.regions = {
             region.id: _RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
         }
-        self._between = _channels_between_regions(graph)
+        self._cuts = RegionCuts(graph)
+        self._facts = FailoverFacts(self._cuts, self._keepers)
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
             RestartBudget(settings.restarts),
             settings.strategy,
+            self._cuts.deterministic,
+            self._cuts.starts_after,
         )
         self._deciding: asyncio.Task[None] | None = None
         self._recovery_timer: asyncio.TimerHandle | None = None
@@ -160,7 +179,7 @@ class JobMaster:
 
     async def _restore_at_start(self) -> None:
         manifest = await asyncio.to_thread(self._choose_checkpoint)
-        self._restore = Restore(manifest, self.graph.graph, self.settings.allow_non_restored_state)
+        self._restore = Restore(manifest, self.graph, self.settings.allow_non_restored_state)
         self.checkpoints.latest = manifest
         if manifest is not None:
             log.info("restoring from checkpoint %d", manifest.checkpoint)
@@ -245,8 +264,12 @@ class JobMaster:
     async def _decide(self) -> None:
         """Which regions restart is decided when no checkpoint is Completing: its manifest may have landed."""
         await self.checkpoints.until_none_is_completing()
+        facts = await self._facts.gather(self._latest_checkpoint())
         self._deciding = None
-        self._perform(self._recovery.decide(self._between, self.clock()))
+        self._perform(self._recovery.decide(facts, self.clock()))
+
+    def _latest_checkpoint(self) -> int:
+        return self.checkpoints.latest.checkpoint if self.checkpoints.latest is not None else 0
 
     def _set_recovery_timer(self) -> None:
         if self._recovery_timer is not None:
@@ -274,17 +297,30 @@ class JobMaster:
 
     def _start_regions(self, action: StartRegions) -> None:
         if self.checkpoints.latest is not self._restore.manifest:
-            self._restore = Restore(self.checkpoints.latest, self.graph.graph, True)
+            self._restore = Restore(self.checkpoints.latest, self.graph, True)
         self.events.starting(action.attempts, self._restore.checkpoint)
+        self._facts.restarted(action.attempts)
         for number, attempt in action.attempts.items():
+            self._hold_checkpoints(number, action)
             self._launch(self.regions[number], attempt)
 
     def _resume_checkpoints(self) -> None:
         attempts = {
             subtask: self.regions[region.id].run.attempt for region in self.graph.regions for subtask in region.subtasks
         }
+        self._facts.unpin()
         self.checkpoints.resume(attempts)
         self.events.all_running()
+
+    def _hold_checkpoints(self, region: int, action: StartRegions) -> None:
+        """Consumers that go on have seen more than the region will have: no barrier until it has caught up."""
+        shell = self.regions[region]
+        shell.full.clear()
+        shell.catching_up = self._cuts.leaves_consumers_behind(region, action.attempts)
+        for slot in shell.run.slots:
+            self.checkpoints.release((region, slot))  # what an older attempt held
+            if shell.catching_up:
+                self.checkpoints.hold((region, slot))
 
     # Starting a region.
 
@@ -305,6 +341,7 @@ class JobMaster:
                 self.settings.storage,
                 self.settings.incremental,
                 self.settings.heartbeat_seconds,
+                self.settings.exchange_budget,
             ),
         )
         self._launcher.launch(task, self._on_launch_ended)
@@ -319,18 +356,61 @@ class JobMaster:
                 m.Deploy(
                     {key: entry for key, entry in entries.items() if entry is not None},
                     self._producers(shell, hosted),
+                    self.checkpoints.coordinator.next_id - 1,
+                    shell.catching_up,
+                    self._finished_consumers(hosted),
                 )
             )
+        self._connect_consumers(shell)
 
     def _producers(self, shell: _RegionShell, hosted: list[SubtaskId]) -> dict[str, list[object]]:
+        """Where the producers are: all of the region itself, and those of logs in other regions that are there."""
         found: dict[str, list[object]] = {}
         for subtask in hosted:
             for channel in self.graph.inputs[subtask]:
                 producer = self.graph.producer_of(channel)
-                if producer not in hosted:
-                    connection = shell.connections[producer.index]
-                    found[channel_key(channel)] = [connection.hello.address, list(connection.attempt)]
+                place = self._place_of(channel) if producer not in hosted else None
+                if place is not None:
+                    found[channel_key(channel)] = place
         return found
+
+    def _place_of(self, channel: ChannelId) -> list[object] | None:
+        """Whom a consumer of `channel` has to dial; None if nobody, or if it is not there yet."""
+        producer = self.graph.producer_of(channel)
+        shell = self.regions[self.graph.region_of[producer].id]
+        if self.graph.exchange_of(self.graph.edges[channel.edge]).stored or shell.run.state not in DEPLOYED:
+            return None
+        connection = shell.connections[producer.index]
+        return [connection.hello.address, shell.run.region, list(connection.attempt)]
+
+    def _connect_consumers(self, shell: _RegionShell) -> None:
+        """Consumers in other regions that are there already read from the new attempt."""
+        places: dict[tuple[int, int], dict[str, list[object]]] = defaultdict(dict)
+        for cut in self._cuts.channels:
+            place = self._place_of(cut.id) if cut.producer == shell.run.region else None
+            if place is not None and self.regions[cut.consumer].run.state in DEPLOYED:
+                places[cut.consumer, cut.id.consumer][channel_key(cut.id)] = place
+        for (region, slot), producers in places.items():
+            self.regions[region].connections[slot].send(m.Connect(producers))
+
+    def _finished_consumers(self, hosted: list[SubtaskId]) -> list[str]:
+        return [
+            channel_key(cut.id)
+            for cut in self._cuts.channels
+            if cut.fact.exchange.replays
+            and self.graph.producer_of(cut.id) in hosted
+            and self.regions[cut.consumer].run.state is RegionState.FINISHED
+        ]
+
+    def _keepers(self) -> list[SlotConnection]:
+        """The slots that keep logs and are there."""
+        return [
+            connection
+            for region in self._cuts.keeping_logs
+            if self.regions[region].run.state in DEPLOYED
+            for connection in self.regions[region].connections.values()
+            if connection.slot in self.regions[region].run.alive
+        ]
 
     def _slot_runs(self, shell: _RegionShell, connection: SlotConnection) -> None:
         """Subtasks that had finished at the checkpoint are finished now as well, with the state they left there."""
@@ -375,11 +455,24 @@ class JobMaster:
                 self.checkpoints.finished(connection.attempt, subtask, final, message.snapshotted)
                 shell.finished_subtasks.add(subtask)
                 self._end_slot_if_finished(shell, subtask.index)
+            case m.InputsEnded():
+                self.checkpoints.inputs_ended(connection.attempt, parse_subtask(message.subtask))
+            case m.Pinned():
+                self._facts.answered(connection, message)
+            case m.Pressure():
+                self.checkpoints.request_checkpoint()
+            case m.CaughtUp():
+                self.checkpoints.release((connection.region, connection.slot))
+            case m.LogFull():
+                self._log_full(shell, connection.slot, message.full)
             case m.Failed():
+                if message.lost_input is not None:
+                    self._facts.unreadable(message.lost_input)
                 where = f"{message.subtask}: " if message.subtask else ""
                 self._region_failed(shell, connection.attempt, "UserError", where + message.error, message.traceback)
             case m.ChannelLost():
-                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message.channel)
+                producer = self._producer_attempt(message.channel)
+                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message, producer)
             case _:
                 log.warning("%s sent an unexpected %s", connection, type(message).__name__)
 
@@ -387,22 +480,44 @@ class JobMaster:
         shell = self.regions.get(connection.region)
         if shell is None or shell.connections.get(connection.slot) is not connection:
             return
+        self._facts.gone(connection)
         self._region_failed(shell, connection.attempt, "SlotLost", f"{connection} closed its connection")
         self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
 
     def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
-        if not hosted <= shell.finished_subtasks:
-            return
+        if not hosted <= shell.finished_subtasks or self._cuts.slot_keeps_logs(shell.run.region, slot):
+            return  # one that keeps a log stays until the job ends: somebody may have to read it again
         self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
             self._stop_slots(shell, "the region has finished")
 
-    def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, channel: str) -> None:
+    def _producer_attempt(self, channel: str) -> Attempt:
+        producer = self.graph.producer_of(parse_channel(channel))
+        return self.regions[self.graph.region_of[producer].id].run.attempt
+
+    def _channel_lost(
+        self, shell: _RegionShell, connection: SlotConnection, lost: m.ChannelLost, producer: Attempt
+    ) -> None:
         """The producer's own slot would have been noticed by now: the two cannot reach each other."""
-        message = f"channel {channel} broke between two living slots"
-        self._region_failed(shell, connection.attempt, "ChannelLost", message)
+        channel = parse_channel(lost.channel)
+        run = self.regions[self.graph.region_of[self.graph.producer_of(channel)].id].run
+        if run.attempt != producer or run.state not in DEPLOYED:
+            return  # it was restarted since, or is about to be
+        edge = self.graph.edges[channel.edge]
+        self._facts.unreadable(lost.channel)
+        message = f"cannot read the input {edge.uid}: channel {lost.channel} broke between two living slots"
+        self._region_failed(shell, connection.attempt, "ChannelLost", f"{message} ({lost.reason})")
+
+    def _log_full(self, shell: _RegionShell, slot: int, full: bool) -> None:
+        """The sources of all that feeds a full log pause: its own region's, and those further up."""
+        (shell.full.add if full else shell.full.discard)(slot)
+        for region in self._cuts.upstream_through_logs(shell.run.region):
+            downstream = self._cuts.downstream_through_logs(region)
+            paused = any(self.regions[each].full for each in downstream)
+            for connection in self.regions[region].connections.values():
+                connection.send(m.PauseSources(paused))
 
     def _on_launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
         """Called from a thread of the launcher."""
@@ -490,6 +605,16 @@ class JobMaster:
             for connection in shell.connections.values():
                 connection.send(message)
 
+    def checkpoint_committed(self, checkpoint: int, published: Mapping[ChannelId, list[Any]]) -> None:
+        """Everybody is told, and readers of stored exchanges what they may read now."""
+        by_slot: dict[tuple[int, int], dict[str, list[Any]]] = defaultdict(dict)
+        for channel, segments in published.items():
+            consumer = self.graph.consumer_of(channel)
+            by_slot[self.graph.region_of[consumer].id, consumer.index][channel_key(channel)] = segments
+        for number, shell in self.regions.items():
+            for slot, connection in shell.connections.items():
+                connection.send(m.Completed(checkpoint, by_slot[number, slot]))
+
     def checkpoint_triggered(self, checkpoint: int) -> None:
         self.events.checkpoint_triggered(checkpoint)
 
@@ -515,17 +640,3 @@ class JobMaster:
 
     def lost_ownership(self, error: Exception) -> None:
         self._end(JobResult(Outcome.FENCED, str(error)))
-
-
-def _channels_between_regions(graph: ExecutionGraph) -> list[RegionChannel]:
-    found: dict[tuple[int, int, int], RegionChannel] = {}
-    for subtask in graph.subtasks:
-        for channel in graph.outputs[subtask]:
-            producer = graph.region_of[subtask].id
-            consumer = graph.region_of[graph.consumer_of(channel)].id
-            if producer != consumer:
-                edge = graph.edges[channel.edge]
-                found[(channel.edge, producer, consumer)] = RegionChannel(
-                    producer, consumer, edge.exchange, edge=f"{edge.producer} to {edge.consumer}"
-                )
-    return list(found.values())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.runtime.slot_task import DEFAULT_EXCHANGE_BUDGET
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
 from snapshot_engine.wire.spec import StateBackend, StreamingJob
@@ -33,6 +34,8 @@ class JobSettings:
     allow_older_checkpoint: bool = False
     heartbeat_seconds: float = 0.5
     heartbeat_timeout: float = 5.0
+    exchange_budget: int = DEFAULT_EXCHANGE_BUDGET
+    """What a memory or durable exchange may keep per producer subtask where the edge does not say."""
     stop_grace_seconds: float = 1.0
     """How long slots have to stop by themselves before Spark is asked to end them."""
 
@@ -83,9 +86,9 @@ class Unsupported(Exception):
     """The manifest is sound, but the runtime does not carry this yet."""
 
 
-def refuse_unsupported_exchanges(graph: JobGraph) -> None:
-    for edge in graph.edges:
-        if edge.exchange is not Exchange.PIPELINED:
+def refuse_unsupported_exchanges(graph: ExecutionGraph) -> None:
+    for edge in graph.graph.edges:
+        if graph.exchange_of(edge) is Exchange.BLOCKING:
             raise Unsupported(
                 f"the edge from {edge.producer!r} to {edge.consumer!r} is declared {edge.exchange.value}, which can be "
                 "planned but not yet run: leave out .exchange(…) there, so that the edge is pipelined"

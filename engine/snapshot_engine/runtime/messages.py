@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import ormsgpack
@@ -42,7 +42,20 @@ class Deploy:
     restore: dict[str, Any]
     """By subtask: {finished, rescaled, operators: {uid: [state, …]}, channels}; absent for a fresh start."""
     producers: dict[str, list[Any]]
-    """By channel: the address and the attempt of its producer's slot."""
+    """By channel: the address, the region and the attempt of its producer's slot."""
+    settled: int = 0
+    """The newest checkpoint that was triggered so far: barriers up to it are over."""
+    catching_up: bool = False
+    """Consumers went on without this region: say when they have all been sent what they had seen."""
+    finished_consumers: list[str] = field(default_factory=list)
+    """Channels whose consumers have finished: nothing need be kept for them."""
+
+
+@dataclass(frozen=True)
+class Connect:
+    """Producers in other regions are there now, perhaps again: read from them, as in `Deploy.producers`."""
+
+    producers: dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -92,8 +105,17 @@ class SubtaskFinished:
 
 
 @dataclass(frozen=True)
+class InputsEnded:
+    """All inputs that bring barriers have ended, but the subtask goes on: trigger it like a source."""
+
+    subtask: str
+
+
+@dataclass(frozen=True)
 class Completed:
     checkpoint: int
+    segments: dict[str, list[Any]] = field(default_factory=dict)
+    """By channel: what has become visible to the readers of stored exchanges."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +138,59 @@ class Failed:
     operator: str | None
     error: str
     traceback: str
+    lost_input: str | None = None
+    """The channel that could not be read: its producer may have to make it again."""
 
 
 @dataclass(frozen=True)
 class ChannelLost:
-    """A producer hung up before the end of its channel."""
+    """A producer hung up before the end of its channel, or could not be reached."""
 
     channel: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A failover has chosen `checkpoint`: keep all from there on, and say which logs have it."""
+
+    checkpoint: int
+    request: int
+
+
+@dataclass(frozen=True)
+class Pinned:
+    checkpoint: int
+    request: int
+    whole: list[str]
+    """The channels whose consumers could read again from the checkpoint."""
+
+
+@dataclass(frozen=True)
+class Unpin:
+    checkpoint: int
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """All that the consumers had seen of this slot's logs has been produced again."""
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """A log is filling up: a checkpoint would make room."""
+
+
+@dataclass(frozen=True)
+class LogFull:
+    """This slot keeps as much as it may, or no longer does: the sources have to pause, or may go on."""
+
+    full: bool
+
+
+@dataclass(frozen=True)
+class PauseSources:
+    paused: bool
 
 
 @dataclass(frozen=True)
@@ -147,6 +215,15 @@ _KINDS = {
         Heartbeat,
         Failed,
         ChannelLost,
+        Connect,
+        InputsEnded,
+        Pin,
+        Pinned,
+        Unpin,
+        CaughtUp,
+        Pressure,
+        LogFull,
+        PauseSources,
         Stop,
     )
 }
@@ -164,6 +241,15 @@ Message = (
     | Heartbeat
     | Failed
     | ChannelLost
+    | Connect
+    | InputsEnded
+    | Pin
+    | Pinned
+    | Unpin
+    | CaughtUp
+    | Pressure
+    | LogFull
+    | PauseSources
     | Stop
 )
 
@@ -174,7 +260,7 @@ class BadMessage(Exception):
 
 def pack(message: Message) -> bytes:
     body = ormsgpack.packb(
-        [type(message).__name__, {field.name: getattr(message, field.name) for field in fields(message)}]
+        [type(message).__name__, {each.name: getattr(message, each.name) for each in fields(message)}]
     )
     return LENGTH.pack(len(body)) + body
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.elements import SubtaskId
+from snapshot_engine.runtime.exchanges.exchange_restore import LOGGED, ExchangeRestore, Results
+from snapshot_engine.runtime.exchanges.stored_segments import READ, WRITTEN
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
+
+FRESH: Mapping[str, Any] = {"finished": False, "rescaled": False, "operators": {}, "channels": [], "exchanges": {}}
+"""What a subtask begins with that is not restored."""
 
 
 class UnmatchedState(Exception):
@@ -23,9 +29,10 @@ class _StoredOperator:
 class Restore:
     """What a checkpoint has for each subtask of `graph`; nothing if there is no checkpoint."""
 
-    def __init__(self, manifest: Manifest | None, graph: JobGraph, allow_non_restored: bool = False) -> None:
+    def __init__(self, manifest: Manifest | None, execution: ExecutionGraph, allow_non_restored: bool = False) -> None:
         self.manifest = manifest
-        self._graph = graph
+        self._graph = execution.graph
+        self._exchanges = ExchangeRestore(manifest, execution)
         self._operators: dict[str, _StoredOperator] = {}
         if manifest is not None:
             self._index(manifest)
@@ -35,10 +42,10 @@ class Restore:
     def checkpoint(self) -> int | None:
         return self.manifest.checkpoint if self.manifest else None
 
-    def for_subtask(self, subtask: SubtaskId) -> dict[str, Any] | None:
-        """The `Deploy.restore` entry of one subtask."""
+    def for_subtask(self, subtask: SubtaskId, results: Results | None = None) -> dict[str, Any] | None:
+        """The `Deploy.restore` entry of one subtask; `results` are the blocking results that it reads."""
         if self.manifest is None:
-            return None
+            return {**FRESH, "exchanges": self._exchanges.for_subtask(subtask, results)} if results else None
         vertex = self._graph.vertices[subtask.vertex]
         stored = self.manifest.vertices.get(subtask.vertex)
         rescaled = stored is None or stored.parallelism != vertex.parallelism
@@ -49,6 +56,7 @@ class Restore:
             "finished": bool(snapshots) and all(snapshot.finished for snapshot in snapshots),
             "operators": {node.uid: self._states(node.uid, subtask.index) for node in vertex.operators},
             "channels": [snapshot.channels for snapshot in snapshots],
+            "exchanges": self._exchanges.for_subtask(subtask, results) | {"checkpoint": self.manifest.checkpoint},
         }
 
     def finished(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
@@ -78,12 +86,14 @@ class Restore:
         for vertex in manifest.vertices.values():
             for index, snapshot in vertex.subtasks.items():
                 for state in snapshot.operators:
+                    if state.kind in (LOGGED, WRITTEN) or (state.kind == READ and not state.pieces):
+                        continue  # nothing is lost with it
                     stored = self._operators.setdefault(state.uid, _StoredOperator(vertex.parallelism))
                     stored.states[index] = state.to_json()
 
     def _check(self, manifest: Manifest, allowed: bool) -> None:
         nodes = {node.uid: node for vertex in self._graph.vertices.values() for node in vertex.operators}
-        unknown = sorted(self._operators.keys() - nodes.keys())
+        unknown = sorted(self._operators.keys() - nodes.keys() - self._exchanges.names())
         # An operator of a chain that the checkpoint knows as stateless is there by its vertex, without a state.
         known = self._operators.keys() | manifest.vertices.keys()
         missing = sorted(uid for uid, node in nodes.items() if node.stateful and uid not in known and self._operators)

@@ -21,6 +21,8 @@ from snapshot_engine.protocol.elements import Barrier, ChannelId, SubtaskId
 from snapshot_engine.runtime import channel_times
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_link import ControlLink
+from snapshot_engine.runtime.exchanges.segment_reading import UnreadableInput
+from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
 from snapshot_engine.runtime.failure_report import summary, user_traceback
 from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, clock_ms, sent_schema
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
@@ -46,6 +48,8 @@ class Slot:
         self._executor = executor
         self._stopping = False
         self._deployed: m.Deploy | None = None
+        self._until_deployed: list[m.Message] | None = []
+        """What came meanwhile; None once the subtasks are there."""
         self._poller = Poller()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller.register(self._wake_fd, self._woken)
@@ -53,12 +57,23 @@ class Slot:
         self._control = ControlLink(address, self._poller, self._on_message, self._stop)
         self._channel_key = m.proof_of(task.secret, task.region, *task.attempt, -1)
         self._listener = Listener(self._poller, self._channel_key, self._control.local_host, self._on_consumer)
-        self._early: dict[ChannelId, socket.socket] = {}
+        self._early: list[tuple[Greeting, socket.socket]] = []
         self._inbounds: list[SocketInbound] = []
         self._blobs = task.settings.storage.open()
-        self._writer = SnapshotWriter(self._blobs, self._piece_writer, lambda: os.eventfd_write(self._wake_fd, 1))
+        self._writer = SnapshotWriter(self._blobs, self._piece_writer, self._wake)
+        reader = task.settings.storage.reader(self._blobs)
+        self._exchanges = SlotExchanges(
+            task, self._poller, reader, self._writer.store_early, self._control.send, self._wake, sent_schema
+        )
         self._parts = SlotSubtasks(
-            task, slot, self._poller, task.settings.storage.reader(self._blobs), self._writer.submit, self._decline
+            task,
+            slot,
+            self._poller,
+            reader,
+            self._exchanges,
+            self._writer.submit,
+            self._decline,
+            lambda subtask: self._control.send(m.InputsEnded(subtask_key(subtask))),
         )
         self._next_heartbeat = 0.0
         self._flushed_at = 0.0
@@ -101,11 +116,17 @@ class Slot:
 
     def _deploy(self, deploy: m.Deploy) -> None:
         started = time.perf_counter()
-        self._parts.build(deploy.restore)
-        for channel, connection in self._early.items():
-            self._parts.remote_outputs[channel].attach(connection)
-        for key, (address, attempt) in deploy.producers.items():
-            self._dial(parse_channel(key), SlotAddress(*address), tuple(attempt))
+        self._parts.build(deploy)
+        for greeting, connection in self._early:
+            if not self._admit(greeting, connection):
+                connection.close()
+        for key, (address, _, attempt) in deploy.producers.items():
+            if parse_channel(key) in self._parts.remote_inputs:
+                self._dial(parse_channel(key), SlotAddress(*address), tuple(attempt))
+        self._exchanges.connect(deploy.producers)
+        waiting, self._until_deployed = self._until_deployed or [], None
+        for message in waiting:
+            self._on_message(message)
         self._control.send(m.Ready(time.perf_counter() - started))
 
     def _dial(self, channel: ChannelId, address: SlotAddress, producer_attempt: Any) -> None:
@@ -119,7 +140,9 @@ class Slot:
         while not self._stopping:
             now = clock_ms()
             progressed = False
+            paused = self._exchanges.sources_paused
             for subtask in self._parts.subtasks:
+                subtask.sources_paused = paused
                 if subtask.run(now, MOST_ELEMENTS_PER_TURN):
                     progressed = True
                 deadline = subtask.deadline()
@@ -127,6 +150,7 @@ class Slot:
                     subtask.on_deadline(now)
             flushed = self._flush(not progressed)
             self._poller.poll(0 if progressed or flushed else self._wait(now))
+            self._exchanges.turn()
             self._hand_in_snapshots()
             self._beat()
 
@@ -153,6 +177,9 @@ class Slot:
         return min(LONGEST_WAIT_SECONDS, max(0.0, (until - now) / 1000))
 
     def _on_message(self, message: m.Message) -> None:
+        if self._until_deployed is not None and not isinstance(message, m.Deploy | m.Stop):
+            self._until_deployed.append(message)
+            return
         match message:
             case m.Deploy():
                 self._deployed = message
@@ -163,10 +190,19 @@ class Slot:
             case m.Completed():
                 for subtask in self._parts.subtasks:
                     subtask.complete(message.checkpoint)
+                self._exchanges.publish(message.segments)
             case m.Aborted():
                 self._writer.abort(message.checkpoint)
                 for subtask in self._parts.subtasks:
                     subtask.abort(message.checkpoint)
+            case m.Connect():
+                self._exchanges.connect(message.producers)
+            case m.Pin():
+                self._control.send(self._exchanges.pin(message))
+            case m.Unpin():
+                self._exchanges.unpin(message.checkpoint)
+            case m.PauseSources():
+                self._exchanges.pause_sources(message.paused)
             case _:
                 raise m.BadMessage(f"a slot is not sent {type(message).__name__}")
 
@@ -181,8 +217,13 @@ class Slot:
         if greeting.producer_attempt != tuple(self._task.attempt):
             return False
         if not self._parts.subtasks:
-            self._early[greeting.channel] = connection
+            self._early.append((greeting, connection))
             return True
+        return self._admit(greeting, connection)
+
+    def _admit(self, greeting: Greeting, connection: socket.socket) -> bool:
+        if self._exchanges.keeps(greeting.channel):
+            return self._exchanges.accept(greeting, connection)
         outbound = self._parts.remote_outputs.get(greeting.channel)
         if outbound is None or outbound.connected:
             return False
@@ -218,8 +259,12 @@ class Slot:
         )
 
     def _report(self, error: Exception) -> None:
-        self._control.send(m.Failed(None, None, summary(error), user_traceback(error)))
+        lost = channel_key(error.channel) if isinstance(error, UnreadableInput) else None
+        self._control.send(m.Failed(None, None, summary(error), user_traceback(error), lost))
         self._control.drain(2.0)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
 
     def _woken(self) -> None:
         os.eventfd_read(self._wake_fd)
@@ -232,6 +277,7 @@ class Slot:
             subtask.close()
         for inbound in self._inbounds:
             inbound.close()
+        self._exchanges.close()
         self._writer.close()
         self._listener.close()
         self._control.drain(1.0)
@@ -267,6 +313,7 @@ def _answer(result: SnapshotResult) -> m.Message:
 def _figures(subtask: Subtask) -> dict[str, Any]:
     keys, size = subtask.state_size()
     activity = subtask.activity
+    kept, budget = subtask.exchanges.kept()
     return {
         "rows_in": activity.rows_in,
         "bytes_in": activity.bytes_in,
@@ -277,4 +324,6 @@ def _figures(subtask: Subtask) -> dict[str, Any]:
         "watermark": activity.watermark,
         "state_keys": keys,
         "state_bytes": size,
+        "kept_bytes": kept,
+        "kept_budget": budget,
     }

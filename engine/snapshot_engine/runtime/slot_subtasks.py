@@ -18,7 +18,12 @@ from snapshot_engine.protocol.alignment import Alignment, DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.runtime import channel_times
+from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.chain import Chain
+from snapshot_engine.runtime.exchanges.log_reading import NumberedQueue
+from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
+from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue
+from snapshot_engine.runtime.restore import FRESH
 from snapshot_engine.runtime.router import EdgeOutput, Outbound, Router
 from snapshot_engine.runtime.slot_task import SlotTask, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
@@ -46,34 +51,48 @@ class SlotSubtasks:
         slot: int,
         poller: Poller,
         reader: StateReader,
+        exchanges: SlotExchanges,
         submit: Callable[[SnapshotJob], None],
         decline: Callable[[SubtaskId, DeclineCheckpoint], None],
+        inputs_ended: Callable[[SubtaskId], None],
     ) -> None:
         self._task = task
+        self._exchanges = exchanges
+        self._inputs_ended = inputs_ended
         self._graph: ExecutionGraph = task.graph
         self._poller = poller
         self._reader = reader
         self._submit = submit
         self._decline = decline
         self._hosted = task.graph.regions[task.region].hosted_by(slot)
-        self._queues: dict[ChannelId, InboundQueue] = {}
+        self._queues: dict[ChannelId, InputQueue] = {}
         self.remote_inputs: dict[ChannelId, InboundQueue] = {}
         self.remote_outputs: dict[ChannelId, SocketOutbound] = {}
         self.subtasks: list[Subtask] = []
 
-    def build(self, restore: Mapping[str, Any]) -> None:
-        """Make and open all subtasks, restored where `restore` has something for them.
+    def build(self, deploy: m.Deploy) -> None:
+        """Make and open all subtasks, restored where there is something for them.
 
         `subtasks` is in the order in which the slot steps through them: consumers first, so that queues drain before
         they are filled.
         """
-        for subtask in self._hosted:
-            self._make_queues(subtask)
+        self._exchanges.begin(deploy)
+        restored = {id: deploy.restore.get(subtask_key(id)) or FRESH for id in self._hosted}
+        for id in self._hosted:
+            self._make_queues(id, restored[id]["exchanges"])
         for id in self._consumers_first():
-            self.subtasks.append(self._build_one(id, restore.get(subtask_key(id))))
+            self.subtasks.append(self._build_one(id, restored[id], deploy.settled))
+        self._exchanges.forget_consumers(deploy.finished_consumers)
+        self._exchanges.start_reading()
+        for subtask in self.subtasks:
+            subtask.look_whether_inputs_ended()
 
-    def _make_queues(self, subtask: SubtaskId) -> None:
+    def _make_queues(self, subtask: SubtaskId, restored: Mapping[str, Any]) -> None:
         for channel in self._graph.inputs[subtask]:
+            cut = self._exchanges.input(channel, restored)
+            if cut is not None:
+                self._queues[channel] = cut
+                continue
             queue = InboundQueue(channel, self._graph.edges[channel.edge].port)
             self._queues[channel] = queue
             if self._graph.producer_of(channel) not in self._hosted:
@@ -94,22 +113,24 @@ class SlotSubtasks:
             visit(subtask)
         return list(order)
 
-    def _build_one(self, id: SubtaskId, restore: Mapping[str, Any] | None) -> Subtask:
+    def _build_one(self, id: SubtaskId, restored: Mapping[str, Any], settled: int) -> Subtask:
         vertex = self._graph.graph.vertices[id.vertex]
-        router = Router(self._edge_outputs(id))
+        router = Router(self._edge_outputs(id, restored["exchanges"]))
         chain = Chain(vertex.operators, router)
         channels = self._graph.inputs[id]
-        restored = restore or {"finished": False, "rescaled": False, "operators": {}, "channels": []}
         times = channel_times.restore(restored["channels"], channels, restored["rescaled"])
         subtask = Subtask(
             id,
             chain,
             router,
             [self._queues[channel] for channel in channels],
-            self._alignment(channels, times, restored.get("checkpoint", 0)),
+            self._ended_for_good(channels, times),
+            self._exchanges.of(id),
+            self._alignment(id, times, max(settled, restored.get("checkpoint", 0))),
             WatermarkMerge(channels, times),
             self._submit,
             self._decline,
+            self._inputs_ended,
         )
         if restored["finished"]:
             subtask.end_at_once()
@@ -117,22 +138,40 @@ class SlotSubtasks:
             chain.open(self._contexts(id, restored))
         return subtask
 
-    def _alignment(self, channels: Sequence[ChannelId], times: WatermarkState | None, checkpoint: int) -> Alignment:
+    def _ended_for_good(self, channels: Sequence[ChannelId], times: WatermarkState | None) -> set[ChannelId]:
+        """Those that had ended and are kept; a pipelined producer that had finished says so again."""
+        ended = {channel for channel, time in times.channels.items() if time.ended} if times else set()
+        cut = {channel for channel in channels if not isinstance(self._queues[channel], InboundQueue)}
+        cut |= {channel for channel in channels if isinstance(self._queues[channel], NumberedQueue)}
+        for channel in ended & cut:
+            queue = self._queues[channel]
+            if isinstance(queue, NumberedQueue):
+                queue.ended = True
+        return ended & cut
+
+    def _alignment(self, id: SubtaskId, times: WatermarkState | None, checkpoint: int) -> Alignment:
+        channels = self._graph.aligned_inputs(id)
         feedback = [channel for channel in channels if self._graph.edges[channel.edge].feedback]
-        ended = [channel for channel, time in times.channels.items() if time.ended] if times else []
+        known = times.channels if times else {}
+        ended = [channel for channel in channels if channel in known and known[channel].ended]
         return Alignment(channels, self._task.settings.mode, feedback, ended=ended, restored=checkpoint)
 
-    def _edge_outputs(self, id: SubtaskId) -> list[EdgeOutput]:
+    def _edge_outputs(self, id: SubtaskId, restored: Mapping[str, Any]) -> list[EdgeOutput]:
         outputs = []
         for edge in self._graph.graph.outputs_of(id.vertex):
             channels = [channel for channel in self._graph.outputs[id] if channel.edge == edge.id]
-            ends = [self._outbound(channel) for channel in sorted(channels, key=lambda channel: channel.consumer)]
+            channels.sort(key=lambda channel: channel.consumer)
+            ends = [self._outbound(channel, restored) for channel in channels]
             outputs.append(EdgeOutput(edge, ends, self._graph.graph.key_groups))
         return outputs
 
-    def _outbound(self, channel: ChannelId) -> Outbound:
-        if channel in self._queues and channel not in self.remote_inputs:
-            return LocalOutbound(self._queues[channel])
+    def _outbound(self, channel: ChannelId, restored: Mapping[str, Any]) -> Outbound:
+        cut = self._exchanges.output(channel, restored)
+        if cut is not None:
+            return cut
+        queue = self._queues.get(channel)
+        if isinstance(queue, InboundQueue) and channel not in self.remote_inputs:
+            return LocalOutbound(queue)
         self.remote_outputs[channel] = SocketOutbound(channel, self._poller)
         return self.remote_outputs[channel]
 

@@ -8,6 +8,8 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.elements import Attempt, ChannelId, Mode, SubtaskId
 from snapshot_engine.storage.pieces import StorageConfig
 
+DEFAULT_EXCHANGE_BUDGET = 256 << 20
+
 
 @dataclass(frozen=True)
 class SlotSettings:
@@ -17,6 +19,10 @@ class SlotSettings:
     storage: StorageConfig
     incremental: bool = False
     heartbeat_seconds: float = 0.5
+    exchange_budget: int = DEFAULT_EXCHANGE_BUDGET
+    """What a memory or durable exchange may keep per producer subtask where the edge does not say."""
+    local_folder: str | None = None
+    """Where slots keep what need not outlive their machine; None: the usual place for temporary files."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from snapshot_engine.operators.operator import Snapshot, StateWriter
 from snapshot_engine.protocol.elements import SubtaskId
 from snapshot_engine.protocol.watermarks import WatermarkState
+from snapshot_engine.runtime.exchanges.segment_parts import Part
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.errors import StorageError
@@ -35,6 +36,8 @@ class SnapshotJob:
     finished: bool = False
     snapshotted: int = 0
     """The newest checkpoint for which the subtask has emitted a barrier; told with the final state."""
+    exchanges: Sequence[Snapshot] = ()
+    """What cut edges add. What they have sealed outlives the checkpoint's abort, and its failure."""
 
 
 @dataclass
@@ -55,7 +58,7 @@ class SnapshotWriter:
         self._blobs = blobs
         self._open_writer = open_writer
         self._wake = wake
-        self._jobs: queue.SimpleQueue[SnapshotJob | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[SnapshotJob | tuple[SubtaskId, Part] | None] = queue.SimpleQueue()
         self._aborted: set[int] = set()
         self.results: queue.SimpleQueue[SnapshotResult] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="snapshot-writer", daemon=True)
@@ -63,6 +66,10 @@ class SnapshotWriter:
 
     def submit(self, job: SnapshotJob) -> None:
         self._jobs.put(job)
+
+    def store_early(self, subtask: SubtaskId, part: Part) -> None:
+        """Store a part of a segment before the snapshot that will name it; if that fails, it is tried again then."""
+        self._jobs.put((subtask, part))
 
     def abort(self, checkpoint: int) -> None:
         """Do not begin to write anything for `checkpoint` any more."""
@@ -73,20 +80,30 @@ class SnapshotWriter:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
+            if isinstance(job, tuple):
+                self._store_part(*job)
+                continue
             if job.checkpoint in self._aborted:
                 continue
             self.results.put(self._write(job))
             self._wake()
 
+    def _store_part(self, subtask: SubtaskId, part: Part) -> None:
+        with contextlib.suppress(OSError, StorageError):
+            part.store(self._open_writer(subtask, 0))
+            self._wake()
+
     def _write(self, job: SnapshotJob) -> SnapshotResult:
         pieces = self._open_writer(job.subtask, job.checkpoint or 0)
+        kept = self._open_writer(job.subtask, job.checkpoint or 0)
         writer: StateWriter = pieces if job.checkpoint is not None else _AlwaysShared(pieces)
         try:
-            states = [snapshot.write(writer) for snapshot in job.snapshots]
+            states = [snapshot.write(kept) for snapshot in job.exchanges]
+            states += [snapshot.write(writer) for snapshot in job.snapshots]
         except Exception as error:
             self._discard(pieces)
             return SnapshotResult(job, (), time.monotonic() - job.submitted_at, 0, f"{type(error).__name__}: {error}")
-        return SnapshotResult(job, states, time.monotonic() - job.submitted_at, pieces.size)
+        return SnapshotResult(job, states, time.monotonic() - job.submitted_at, pieces.size + kept.size)
 
     def _discard(self, pieces: PieceWriter) -> None:
         """What cannot be deleted now is an orphan, and swept later."""

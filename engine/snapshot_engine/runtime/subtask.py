@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
-from snapshot_engine.protocol.elements import MAX_WATERMARK, Barrier, EndOfInput, Idle, SubtaskId, Watermark
+from snapshot_engine.protocol.elements import MAX_WATERMARK, Barrier, ChannelId, EndOfInput, Idle, SubtaskId, Watermark
 from snapshot_engine.protocol.watermarks import WatermarkMerge
 from snapshot_engine.runtime.chain import Chain
+from snapshot_engine.runtime.exchanges.segment_reading import SegmentQueue
+from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue, SubtaskExchanges
 from snapshot_engine.runtime.router import Router
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 
@@ -42,25 +43,32 @@ class Subtask:
         id: SubtaskId,
         chain: Chain,
         router: Router,
-        queues: Sequence[InboundQueue],
+        queues: Sequence[InputQueue],
+        ended: Collection[ChannelId],
+        exchanges: SubtaskExchanges,
         alignment: Alignment,
         watermarks: WatermarkMerge,
         submit: Callable[[SnapshotJob], None],
         decline: Callable[[SubtaskId, DeclineCheckpoint], None],
+        inputs_ended: Callable[[SubtaskId], None],
     ) -> None:
+        """`ended` are channels that had ended at the restored checkpoint and will not say so again."""
         self.id = id
         self.chain = chain
         self.router = router
         self.activity = Activity()
         self.ended = False
-        self._queues = queues
-        self._open_queues = list(queues)
+        self.exchanges = exchanges
+        self.sources_paused = False
+        self._open_queues = [queue for queue in queues if queue.channel not in ended]
+        self._inputs_ended = inputs_ended
         self._alignment = alignment
         self._watermarks = watermarks
         self._submit = submit
         self._decline = decline
         self._next = 0
         self._is_source = not queues
+        self._told_inputs_ended = alignment.all_ended and not alignment.ended
         self._idle_until = 0
         self._stopped_at: int | None = None
 
@@ -99,7 +107,8 @@ class Subtask:
 
     def source_wait(self) -> int | None:
         """Until when (epoch ms) the source has nothing to do; None if this is no source, or has to wait for room."""
-        waits = self._is_source and not self.ended and self._stopped_at is None and self.router.has_room()
+        may_run = not self.ended and self._stopped_at is None and not self.sources_paused
+        waits = self._is_source and may_run and self.router.has_room()
         return self._idle_until if waits else None
 
     def trigger(self, barrier: Barrier, stop: bool) -> None:
@@ -120,6 +129,7 @@ class Subtask:
             operator.on_aborted(checkpoint)
 
     def complete(self, checkpoint: int) -> None:
+        self.exchanges.completed(checkpoint)
         for operator in self.chain.operators:
             operator.on_completed(checkpoint)
 
@@ -138,7 +148,7 @@ class Subtask:
         self.router.close()
 
     def _poll_source(self, now_ms: int) -> bool:
-        if now_ms < self._idle_until or self._stopped_at is not None:
+        if now_ms < self._idle_until or self._stopped_at is not None or self.sources_paused:
             return False
         started = time.perf_counter()
         status = self.chain.source.poll()
@@ -152,18 +162,22 @@ class Subtask:
         self._finish()
         return True
 
-    def _next_readable(self) -> InboundQueue | None:
+    def _next_readable(self) -> InputQueue | None:
         """The next channel in turn that has something and is not blocked by an alignment."""
         blocked = self._alignment.blocked
         count = len(self._open_queues)
         for offset in range(count):
             queue = self._open_queues[(self._next + offset) % count]
-            if queue.elements and queue.channel not in blocked:
+            if queue.elements and queue.channel not in blocked and not self._is_held(queue):
                 self._next = (self._next + offset + 1) % count
                 return queue
         return None
 
-    def _handle(self, queue: InboundQueue) -> None:
+    def _is_held(self, queue: InputQueue) -> bool:
+        """A reader of a stored exchange is a source: it stops and pauses like one."""
+        return isinstance(queue, SegmentQueue) and (self.sources_paused or self._stopped_at is not None)
+
+    def _handle(self, queue: InputQueue) -> None:
         element = queue.take()
         if isinstance(element, pa.RecordBatch):
             self.activity.rows_in += element.num_rows
@@ -179,6 +193,8 @@ class Subtask:
                 if self._watermarks.all_idle:
                     self.chain.head.on_idle()
             case Barrier():
+                self.exchanges.barrier(queue, element.checkpoint)
+                self._watermarks.barrier(queue.channel, element.checkpoint)
                 self._act(self._alignment.barrier(queue.channel, element, time.time()))
             case EndOfInput():
                 self._end_channel(queue)
@@ -188,13 +204,22 @@ class Subtask:
             self.activity.watermark = watermark
             self.chain.head.on_watermark(watermark)
 
-    def _end_channel(self, queue: InboundQueue) -> None:
+    def _end_channel(self, queue: InputQueue) -> None:
         self._open_queues.remove(queue)
         self._next = 0
         self._advance(self._watermarks.end(queue.channel))
         self._act(self._alignment.end(queue.channel, time.time()))
+        self.look_whether_inputs_ended()
+
+    def look_whether_inputs_ended(self) -> None:
+        """Finish, or say that no barrier will come any more although stored exchanges are still open."""
+        if self._is_source or self.ended:
+            return
         if not self._open_queues:
             self._finish()
+        elif self._alignment.all_ended and not self._told_inputs_ended:
+            self._told_inputs_ended = True
+            self._inputs_ended(self.id)
 
     def _finish(self) -> None:
         """All inputs have ended: emit the rest, tell the consumers, and hand in the final state."""
@@ -203,9 +228,9 @@ class Subtask:
         snapshots, sync = self._freeze(-1)
         self.router.broadcast(EndOfInput())
         times = self._watermarks.snapshot()
-        job = SnapshotJob(
-            self.id, None, snapshots, times, 0.0, 0.0, sync, finished=True, snapshotted=self._alignment.settled
-        )
+        settled = self._alignment.settled
+        job = SnapshotJob(self.id, None, snapshots, times, 0.0, 0.0, sync, finished=True, snapshotted=settled)
+        job.exchanges = self.exchanges.snapshots(-1)
         self._submit(job)
 
     def _act(self, actions: Sequence[AlignmentAction]) -> None:
@@ -218,16 +243,20 @@ class Subtask:
     def _take_snapshot(self, action: TakeSnapshot) -> None:
         barrier = action.barrier
         snapshots, sync = self._freeze(barrier.checkpoint)
+        self.router.flush()
+        self.exchanges.seal(barrier.checkpoint)
+        kept = self.exchanges.snapshots(barrier.checkpoint)
         self.router.broadcast(barrier)
         self._submit(
             SnapshotJob(
                 self.id,
                 barrier.checkpoint,
                 snapshots,
-                self._watermarks.snapshot(),
+                self._watermarks.snapshot(barrier.checkpoint),
                 action.start_delay,
                 action.alignment,
                 sync,
+                exchanges=kept,
             )
         )
 

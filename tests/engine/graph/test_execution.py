@@ -37,9 +37,9 @@ def test_inputs_and_outputs_list_the_same_channels(graph_of):
     assert sorted(entering) == sorted(leaving) and len(set(entering)) == 3 * 2 + 2 + 3 * 2
 
 
-def test_sources_are_the_subtasks_without_inputs(graph_of):
+def test_checkpoints_begin_at_the_subtasks_without_inputs(graph_of):
     execution = ExecutionGraph(graph_of({"a": 2, "b": 1}, ["a rebalance b"]))
-    assert [str(subtask) for subtask in execution.sources()] == ["a[0]", "a[1]"]
+    assert [str(subtask) for subtask in execution.triggered()] == ["a[0]", "a[1]"]
 
 
 def test_a_shipped_graph_is_the_same_graph_and_small(graph_of):

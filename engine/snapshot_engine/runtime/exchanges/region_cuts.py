@@ -1,0 +1,79 @@
+"""What lies between the regions of a job. Derived from its graph; nothing of it changes while the job runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.protocol.elements import ChannelId
+from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.protocol.failover import RegionChannel
+
+
+@dataclass(frozen=True)
+class CutChannel:
+    """A channel between two regions."""
+
+    id: ChannelId
+    producer: int
+    consumer: int
+    fact: RegionChannel
+
+
+class RegionCuts:
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self.channels = _cut_channels(graph)
+        self.deterministic = _deterministic(graph)
+        self.starts_after: dict[int, set[int]] = defaultdict(set)
+        """The regions whose blocking results a region reads."""
+        self._keeping = {(cut.producer, cut.id.producer) for cut in self.channels if cut.fact.exchange.replays}
+        self.keeping_logs = sorted({region for region, _ in self._keeping})
+        for cut in self.channels:
+            if cut.fact.exchange is Exchange.BLOCKING:
+                self.starts_after[cut.consumer].add(cut.producer)
+        self._logged = {(cut.producer, cut.consumer) for cut in self.channels if cut.fact.exchange.replays}
+
+    def slot_keeps_logs(self, region: int, slot: int) -> bool:
+        return (region, slot) in self._keeping
+
+    def leaves_consumers_behind(self, region: int, starting: Collection[int]) -> bool:
+        """Whether consumers of the region's logs go on while it starts again."""
+        return any(producer == region and consumer not in starting for producer, consumer in self._logged)
+
+    def upstream_through_logs(self, region: int) -> set[int]:
+        """The region and all that feed it through logs: what must pause when it keeps too much."""
+        return _reachable(region, {(consumer, producer) for producer, consumer in self._logged})
+
+    def downstream_through_logs(self, region: int) -> set[int]:
+        return _reachable(region, self._logged)
+
+
+def _reachable(start: int, steps: Collection[tuple[int, int]]) -> set[int]:
+    found = {start}
+    while more := {after for before, after in steps if before in found} - found:
+        found |= more
+    return found
+
+
+def _cut_channels(graph: ExecutionGraph) -> list[CutChannel]:
+    found = []
+    for subtask in graph.subtasks:
+        for channel in graph.outputs[subtask]:
+            edge = graph.edges[channel.edge]
+            producer, consumer = graph.region_of[subtask].id, graph.region_of[graph.consumer_of(channel)].id
+            if producer != consumer:
+                fact = RegionChannel(producer, consumer, edge.exchange, edge=f"{edge.producer} to {edge.consumer}")
+                found.append(CutChannel(channel, producer, consumer, fact))
+    return found
+
+
+def _deterministic(graph: ExecutionGraph) -> frozenset[int]:
+    """Planning has checked that the declaration can hold for the whole region."""
+    vertices = graph.graph.vertices
+    return frozenset(
+        region.id
+        for region in graph.regions
+        if any(vertices[vertex].declared_deterministic for vertex in region.vertices())
+    )

@@ -1,0 +1,176 @@
+"""Whole jobs with cut edges on forked slots: exact output, and only those regions restart that have to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from snapshot_engine.api import Environment, Sum
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+
+COUNT = 20_000
+KEYS = 10
+
+
+def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 2) -> GeneratorSource:
+    columns = {
+        "n": lambda offsets: offsets.astype(np.int64),
+        "key": lambda offsets: (offsets % KEYS).astype(np.int64),
+    }
+    return GeneratorSource(columns, count=count, rate=rate, splits=splits)
+
+
+def three_regions(exchange: str, sink: object, **source: object):
+    """A source, a keyed sum behind a cut hash edge, a sink behind another cut."""
+
+    def pipeline(env: Environment) -> None:
+        (
+            env.from_source(numbers(**source), uid="numbers", parallelism=1)
+            .filter(lambda row: True)
+            .exchange(exchange)
+            .key_by("key")
+            .aggregate(total=Sum("n"))
+            .uid("sums")
+            .exchange(exchange)
+            .rebalance()
+            .map(lambda row: {"key": row["key"], "total": row["total"]})
+            .uid("last")
+            .sink_to(sink, uid="out")
+        )
+
+    return pipeline
+
+
+def two_regions(exchange: str, sink: object, **source: object):
+    """Rows by key over a cut edge into a sink."""
+
+    def pipeline(env: Environment) -> None:
+        (
+            env.from_source(numbers(**source), uid="numbers")
+            .exchange(exchange)
+            .rebalance()
+            .filter(lambda row: True)
+            .uid("through")
+            .sink_to(sink, uid="out")
+        )
+
+    return pipeline
+
+
+def numbers_in(sink: CollectSink) -> list[int]:
+    return sorted(row["n"] for row in sink.read_committed())
+
+
+async def completed(job: RunningJob, checkpoints: int) -> None:
+    while job.board.status.checkpoint.completed < checkpoints:
+        await asyncio.sleep(0.02)
+
+
+async def all_run(job: RunningJob) -> None:
+    while not all(shell.run.state.value in ("Running", "Finished") for shell in job.master.regions.values()):
+        await asyncio.sleep(0.01)
+
+
+def region_of(job: RunningJob, vertex: str, index: int = 0) -> int:
+    return next(
+        region.id for region in job.master.graph.regions for s in region.subtasks if s == (vertex, index)
+    )
+
+
+def kill(job: RunningJob, region: int, slot: int | None = None) -> bool:
+    connections = job.master.regions[region].connections
+    chosen = connections.get(slot) if slot is not None else next(iter(connections.values()), None)
+    if chosen is None:
+        return False
+    try:
+        os.kill(chosen.hello.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def attempts(job: RunningJob) -> dict[int, int]:
+    return {number: shell.run.attempt.number for number, shell in job.master.regions.items()}
+
+
+@pytest.mark.parametrize("exchange", ["committed", "durable", "memory"])
+def test_a_bounded_job_over_a_cut_edge_commits_all_rows_once(tmp_path: Path, exchange: str) -> None:
+    sink = CollectSink(tmp_path / "out")
+    pipeline = two_regions(exchange, sink, rate=None)
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("exchange", ["committed", "durable", "memory"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_slots_of_all_regions_lose_and_double_nothing(tmp_path: Path, exchange: str, seed: int) -> None:
+    sink = CollectSink(tmp_path / "out")
+    choose = random.Random(seed)
+    kills: list[int] = []
+
+    async def kill_some(job: RunningJob) -> None:
+        await completed(job, 1)
+        while len(kills) < 6:
+            if kill(job, choose.choice(list(job.master.regions))):
+                kills.append(1)
+            await asyncio.sleep(choose.uniform(0.05, 0.4))
+
+    result = run_pipeline(
+        two_regions(exchange, sink, rate=5000), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_some
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert len(kills) == 6
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def restarted_by(tmp_path: Path, exchange: str, hit: str, **source: object) -> tuple[set[str], list[int]]:
+    """The vertices whose attempts changed when a slot of `hit` was killed once, and the committed output."""
+    sink = CollectSink(tmp_path / "out")
+    changed: set[str] = set()
+
+    async def kill_once(job: RunningJob) -> None:
+        await completed(job, 2)
+        before = attempts(job)
+        kill(job, region_of(job, hit))
+        while attempts(job) == before:
+            await asyncio.sleep(0.01)
+        await all_run(job)
+        for region in job.master.graph.regions:
+            if attempts(job)[region.id] != before[region.id]:
+                changed.update(region.vertices())
+
+    result = run_pipeline(
+        two_regions(exchange, sink, **source),
+        storage=tmp_path / "ck",
+        parallelism=1,
+        interval=0.05,
+        meanwhile=kill_once,
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    return changed, numbers_in(sink)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "hit", "restarts"),
+    [
+        ("committed", "numbers", {"numbers"}),
+        ("committed", "through", {"through"}),
+        ("durable", "numbers", {"numbers", "through"}),
+        ("durable", "through", {"through"}),
+        ("memory", "numbers", {"numbers", "through"}),
+        ("memory", "through", {"through"}),
+    ],
+)
+def test_only_the_regions_that_must_restart_do(tmp_path: Path, exchange: str, hit: str, restarts: set[str]) -> None:
+    changed, output = restarted_by(tmp_path, exchange, hit, rate=8000, splits=1)
+    assert changed == restarts
+    assert output == list(range(COUNT))
