@@ -94,6 +94,8 @@ class _RegionShell:
     """Its consumers went on without it."""
     full: set[int] = field(default_factory=set)
     """Slots that keep as much as they may."""
+    paused: bool = False
+    """Whether its sources were told to pause."""
 
 
 class JobMaster:
@@ -125,14 +127,14 @@ class JobMaster:
         self.regions = {
             region.id: _RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
         }
-        self._cuts = RegionCuts(graph)
-        self._facts = FailoverFacts(self._cuts, self._keepers)
+        self.cuts = RegionCuts(graph)
+        self._facts = FailoverFacts(self.cuts, self._keepers)
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
             RestartBudget(settings.restarts),
             settings.strategy,
-            self._cuts.deterministic,
-            self._cuts.starts_after,
+            self.cuts.deterministic,
+            self.cuts.starts_after,
         )
         self._deciding: asyncio.Task[None] | None = None
         self._recovery_timer: asyncio.TimerHandle | None = None
@@ -316,7 +318,8 @@ class JobMaster:
         """Consumers that go on have seen more than the region will have: no barrier until it has caught up."""
         shell = self.regions[region]
         shell.full.clear()
-        shell.catching_up = self._cuts.leaves_consumers_behind(region, action.attempts)
+        shell.paused = False
+        shell.catching_up = self.cuts.leaves_consumers_behind(region, action.attempts)
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
             if shell.catching_up:
@@ -362,6 +365,7 @@ class JobMaster:
                 )
             )
         self._connect_consumers(shell)
+        self._pause_sources(shell)
 
     def _producers(self, shell: _RegionShell, hosted: list[SubtaskId]) -> dict[str, list[object]]:
         """Where the producers are: all of the region itself, and those of logs in other regions that are there."""
@@ -386,7 +390,7 @@ class JobMaster:
     def _connect_consumers(self, shell: _RegionShell) -> None:
         """Consumers in other regions that are there already read from the new attempt."""
         places: dict[tuple[int, int], dict[str, list[object]]] = defaultdict(dict)
-        for cut in self._cuts.channels:
+        for cut in self.cuts.channels:
             place = self._place_of(cut.id) if cut.producer == shell.run.region else None
             if place is not None and self.regions[cut.consumer].run.state in DEPLOYED:
                 places[cut.consumer, cut.id.consumer][channel_key(cut.id)] = place
@@ -396,7 +400,7 @@ class JobMaster:
     def _finished_consumers(self, hosted: list[SubtaskId]) -> list[str]:
         return [
             channel_key(cut.id)
-            for cut in self._cuts.channels
+            for cut in self.cuts.channels
             if cut.fact.exchange.replays
             and self.graph.producer_of(cut.id) in hosted
             and self.regions[cut.consumer].run.state is RegionState.FINISHED
@@ -406,7 +410,7 @@ class JobMaster:
         """The slots that keep logs and are there."""
         return [
             connection
-            for region in self._cuts.keeping_logs
+            for region in self.cuts.keeping_logs
             if self.regions[region].run.state in DEPLOYED
             for connection in self.regions[region].connections.values()
             if connection.slot in self.regions[region].run.alive
@@ -471,8 +475,7 @@ class JobMaster:
                 where = f"{message.subtask}: " if message.subtask else ""
                 self._region_failed(shell, connection.attempt, "UserError", where + message.error, message.traceback)
             case m.ChannelLost():
-                producer = self._producer_attempt(message.channel)
-                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message, producer)
+                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message)
             case _:
                 log.warning("%s sent an unexpected %s", connection, type(message).__name__)
 
@@ -486,24 +489,18 @@ class JobMaster:
 
     def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
-        if not hosted <= shell.finished_subtasks or self._cuts.slot_keeps_logs(shell.run.region, slot):
+        if not hosted <= shell.finished_subtasks or self.cuts.slot_keeps_logs(shell.run.region, slot):
             return  # one that keeps a log stays until the job ends: somebody may have to read it again
         self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
             self._stop_slots(shell, "the region has finished")
 
-    def _producer_attempt(self, channel: str) -> Attempt:
-        producer = self.graph.producer_of(parse_channel(channel))
-        return self.regions[self.graph.region_of[producer].id].run.attempt
-
-    def _channel_lost(
-        self, shell: _RegionShell, connection: SlotConnection, lost: m.ChannelLost, producer: Attempt
-    ) -> None:
+    def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, lost: m.ChannelLost) -> None:
         """The producer's own slot would have been noticed by now: the two cannot reach each other."""
         channel = parse_channel(lost.channel)
         run = self.regions[self.graph.region_of[self.graph.producer_of(channel)].id].run
-        if run.attempt != producer or run.state not in DEPLOYED:
+        if list(run.attempt) != lost.producer or run.state not in DEPLOYED:
             return  # it was restarted since, or is about to be
         edge = self.graph.edges[channel.edge]
         self._facts.unreadable(lost.channel)
@@ -513,10 +510,15 @@ class JobMaster:
     def _log_full(self, shell: _RegionShell, slot: int, full: bool) -> None:
         """The sources of all that feeds a full log pause: its own region's, and those further up."""
         (shell.full.add if full else shell.full.discard)(slot)
-        for region in self._cuts.upstream_through_logs(shell.run.region):
-            downstream = self._cuts.downstream_through_logs(region)
-            paused = any(self.regions[each].full for each in downstream)
-            for connection in self.regions[region].connections.values():
+        for region in self.cuts.upstream_through_logs(shell.run.region):
+            self._pause_sources(self.regions[region])
+
+    def _pause_sources(self, shell: _RegionShell) -> None:
+        downstream = self.cuts.downstream_through_logs(shell.run.region)
+        paused = any(self.regions[region].full for region in downstream)
+        if paused != shell.paused:
+            shell.paused = paused
+            for connection in shell.connections.values():
                 connection.send(m.PauseSources(paused))
 
     def _on_launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:

@@ -147,6 +147,8 @@ class ChannelLost:
     """A producer hung up before the end of its channel, or could not be reached."""
 
     channel: str
+    producer: list[int]
+    """The producer's attempt."""
     reason: str = ""
 
 

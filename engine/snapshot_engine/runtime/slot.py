@@ -231,7 +231,7 @@ class Slot:
         return True
 
     def _on_channel_lost(self, channel: ChannelId) -> None:
-        self._control.send(m.ChannelLost(channel_key(channel)))
+        self._control.send(m.ChannelLost(channel_key(channel), list(self._task.attempt)))
 
     def _decline(self, subtask: SubtaskId, action: DeclineCheckpoint) -> None:
         self._control.send(m.Declined(action.checkpoint, subtask_key(subtask), action.reason))

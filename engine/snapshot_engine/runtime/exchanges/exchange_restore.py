@@ -68,8 +68,8 @@ class ExchangeRestore:
         else:
             positions = list(old[index].positions) if index in old else []
         segments: dict[StreamId, tuple[Segment, ...]] = dict(results)
-        for state in old.values():
-            segments.update(state.segments)
+        for read in old.values():
+            segments.update(read.segments)
         wanted = {position.stream for position in positions} | results.keys()
         return {
             "lineage": self._lineage(edge),

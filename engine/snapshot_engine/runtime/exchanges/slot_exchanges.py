@@ -18,7 +18,7 @@ from snapshot_engine.graph.job_graph import JobEdge, Partitioning
 from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.operator import StateReader
 from snapshot_engine.protocol.committed_exchange import BEGINNING, SegmentReader, SegmentWriter
-from snapshot_engine.protocol.elements import ChannelId, SubtaskId
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
 from snapshot_engine.protocol.exchange_log import ChannelLog, NotWholeError
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.runtime import messages as m
@@ -67,6 +67,7 @@ class SlotExchanges:
         self._logs: dict[ChannelId, LogOutbound] = {}
         self._storages: dict[tuple[SubtaskId, int], MemoryStorage | DiskStorage] = {}
         self._inbounds: dict[ChannelId, SocketInbound] = {}
+        self._dialled: dict[ChannelId, list[int]] = {}
         self._settled = 0
         self._catching_up = False
         self._full = False
@@ -187,11 +188,12 @@ class SlotExchanges:
         for key, (address, region, attempt) in producers.items():
             channel = parse_channel(key)
             if channel in self._numbered:
-                self._connect(channel, SlotAddress(*address), region, tuple(attempt))
+                self._connect(channel, SlotAddress(*address), region, Attempt(*attempt))
 
-    def _connect(self, channel: ChannelId, address: SlotAddress, region: int, attempt: Any) -> None:
+    def _connect(self, channel: ChannelId, address: SlotAddress, region: int, attempt: Attempt) -> None:
         if channel in self._inbounds:
             self._inbounds.pop(channel).close()
+        self._dialled[channel] = list(attempt)
         queue = self._numbered[channel]
         ended = queue.ended
         greeting = Greeting(
@@ -201,7 +203,7 @@ class SlotExchanges:
         try:
             connection = dial(address, greeting, key)
         except OSError as error:
-            self._send(m.ChannelLost(channel_key(channel), f"{error}"))
+            self._send(m.ChannelLost(channel_key(channel), list(attempt), f"{error}"))
             return
         if ended:
             connection.close()
@@ -213,7 +215,7 @@ class SlotExchanges:
         """The producer has hung up. It will be back as another attempt, or the driver finds out that it lives."""
         self._inbounds.pop(channel, None)
         if not self._numbered[channel].ended:
-            self._send(m.ChannelLost(channel_key(channel), "the producer hung up"))
+            self._send(m.ChannelLost(channel_key(channel), self._dialled[channel], "the producer hung up"))
 
     def accept(self, greeting: Greeting, connection: socket.socket) -> bool:
         """A consumer of one of the logs has dialled in; whether it may read."""
@@ -275,7 +277,8 @@ class SlotExchanges:
         if self._catching_up and all(end.log.caught_up for end in self._logs.values()):
             self._catching_up = False
             self._send(m.CaughtUp())
-        full = any(end.log.full for end in self._logs.values())
+        # One that catches up goes on whatever it keeps: the checkpoint that would make room waits for it.
+        full = not self._catching_up and any(end.log.full for end in self._logs.values())
         if full != self._full:
             self._full = full
             self._send(m.LogFull(full))

@@ -6,47 +6,55 @@ import asyncio
 import os
 import random
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from snapshot_engine.api import Environment, Sum
+from snapshot_engine.api import Environment, KeyedProcessFunction, ValueState
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.connectors.hurried import Hurried
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 COUNT = 20_000
+
+
+@dataclass
+class Row:
+    n: int
+    key: int
+
+
+class Through(KeyedProcessFunction):
+    """Lets rows through if each key's come in order, without a gap and without a repetition."""
+
+    def open(self, context) -> None:
+        self.last = context.state(ValueState("last", int, default=-1))
+
+    def process(self, row, context):
+        last = self.last.value()
+        expected = row.key if last < 0 else last + KEYS
+        if row.n != expected:
+            raise AssertionError(f"key {row.key}: {row.n} came where {expected} was expected")
+        self.last.update(row.n)
+        yield Row(row.n, row.key)
+
+
 KEYS = 10
 
 
-def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 2) -> GeneratorSource:
-    columns = {
-        "n": lambda offsets: offsets.astype(np.int64),
-        "key": lambda offsets: (offsets % KEYS).astype(np.int64),
-    }
-    return GeneratorSource(columns, count=count, rate=rate, splits=splits)
+COLUMNS = {
+    "n": lambda offsets: offsets.astype(np.int64),
+    "key": lambda offsets: (offsets % KEYS).astype(np.int64),
+}
 
 
-def three_regions(exchange: str, sink: object, **source: object):
-    """A source, a keyed sum behind a cut hash edge, a sink behind another cut."""
-
-    def pipeline(env: Environment) -> None:
-        (
-            env.from_source(numbers(**source), uid="numbers", parallelism=1)
-            .filter(lambda row: True)
-            .exchange(exchange)
-            .key_by("key")
-            .aggregate(total=Sum("n"))
-            .uid("sums")
-            .exchange(exchange)
-            .rebalance()
-            .map(lambda row: {"key": row["key"], "total": row["total"]})
-            .uid("last")
-            .sink_to(sink, uid="out")
-        )
-
-    return pipeline
+def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 2, hurry: Path | None = None):
+    if hurry is not None:
+        return Hurried(COLUMNS, count=count, rate=rate, splits=splits, hurry=hurry)
+    return GeneratorSource(COLUMNS, count=count, rate=rate, splits=splits)
 
 
 def two_regions(exchange: str, sink: object, **source: object):
@@ -80,9 +88,7 @@ async def all_run(job: RunningJob) -> None:
 
 
 def region_of(job: RunningJob, vertex: str, index: int = 0) -> int:
-    return next(
-        region.id for region in job.master.graph.regions for s in region.subtasks if s == (vertex, index)
-    )
+    return next(region.id for region in job.master.graph.regions for s in region.subtasks if s == (vertex, index))
 
 
 def kill(job: RunningJob, region: int, slot: int | None = None) -> bool:
@@ -123,9 +129,14 @@ def test_killed_slots_of_all_regions_lose_and_double_nothing(tmp_path: Path, exc
             if kill(job, choose.choice(list(job.master.regions))):
                 kills.append(1)
             await asyncio.sleep(choose.uniform(0.05, 0.4))
+        (tmp_path / "hurry").touch()
 
     result = run_pipeline(
-        two_regions(exchange, sink, rate=5000), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_some
+        two_regions(exchange, sink, rate=500, hurry=tmp_path / "hurry"),
+        storage=tmp_path / "ck",
+        parallelism=2,
+        interval=0.05,
+        meanwhile=kill_some,
     )
     assert result.outcome is Outcome.FINISHED, result.message
     assert len(kills) == 6
@@ -174,3 +185,109 @@ def test_only_the_regions_that_must_restart_do(tmp_path: Path, exchange: str, hi
     changed, output = restarted_by(tmp_path, exchange, hit, rate=8000, splits=1)
     assert changed == restarts
     assert output == list(range(COUNT))
+
+
+def deterministic_producer(exchange: str, sink: object):
+    """One split, one channel, no timers: the same rows in the same order from the same checkpoint."""
+
+    def pipeline(env: Environment) -> None:
+        (
+            env.from_source(numbers(rate=8000, splits=1), uid="numbers", parallelism=1)
+            .deterministic()
+            .exchange(exchange)
+            .key_by("key")
+            .process(Through(), schema=Row)
+            .uid("through")
+            .sink_to(sink, uid="out")
+        )
+
+    return pipeline
+
+
+@pytest.mark.parametrize("exchange", ["durable", "memory"])
+def test_a_deterministic_producer_restarts_alone(tmp_path: Path, exchange: str) -> None:
+    sink = CollectSink(tmp_path / "out")
+    seen: list[dict[int, int]] = []
+
+    async def kill_the_producer_three_times(job: RunningJob) -> None:
+        await completed(job, 1)
+        for _ in range(3):
+            await asyncio.sleep(0.15)
+            before = attempts(job)
+            kill(job, region_of(job, "numbers"))
+            while attempts(job) == before:
+                await asyncio.sleep(0.01)
+            await all_run(job)
+        seen.append(attempts(job))
+        seen.append({region_of(job, "numbers"): 4})
+
+    result = run_pipeline(
+        deterministic_producer(exchange, sink),
+        storage=tmp_path / "ck",
+        parallelism=2,
+        interval=0.05,
+        meanwhile=kill_the_producer_three_times,
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    found, producer = seen
+    assert {region: number for region, number in found.items() if number > 1} == producer
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_what_was_sealed_and_not_read_is_dealt_out_by_key_group_to_another_parallelism(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment, rate: float | None) -> None:
+        (
+            env.from_source(numbers(rate=rate, splits=5), uid="numbers")
+            .exchange("committed")
+            .key_by("key")
+            .process(Through(), schema=Row)
+            .uid("through")
+            .sink_to(sink, uid="out")
+        )
+
+    async def stop(job: RunningJob) -> None:
+        await completed(job, 3)
+        job.master.stop()
+
+    outcomes = []
+    for parallelism, rate, meanwhile in ((2, 4000, stop), (3, 4000, stop), (1, 4000, stop), (2, None, None)):
+        result = run_pipeline(
+            pipeline,
+            storage=tmp_path / "ck",
+            parallelism=parallelism,
+            args={"rate": rate},
+            meanwhile=meanwhile,
+        )
+        outcomes.append(result.outcome)
+    assert outcomes == [Outcome.STOPPED, Outcome.STOPPED, Outcome.STOPPED, Outcome.FINISHED]
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_segments_that_no_retained_checkpoint_needs_are_deleted(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    run_pipeline(
+        two_regions("committed", sink, count=200_000, rate=100_000), storage=tmp_path / "ck", parallelism=1, retained=1
+    )
+    left = list((tmp_path / "ck/test/test/shared").rglob("*segment*"))
+    assert len(left) <= 4  # the last ones, and those of the writer's final state
+    assert numbers_in(sink) == list(range(200_000))
+
+
+def test_a_full_log_pauses_its_sources_until_a_checkpoint_empties_it(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        (
+            env.from_source(numbers(count=200_000, rate=None), uid="numbers")
+            .exchange("durable", budget=200_000)
+            .rebalance()
+            .filter(lambda row: True)
+            .uid("through")
+            .sink_to(sink, uid="out")
+        )
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", interval=30.0)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(200_000))
