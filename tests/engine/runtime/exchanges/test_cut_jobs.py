@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,7 +141,8 @@ def test_killed_slots_of_all_regions_lose_and_double_nothing(tmp_path: Path, exc
     )
     assert result.outcome is Outcome.FINISHED, result.message
     assert len(kills) == 6
-    assert numbers_in(sink) == list(range(COUNT))
+    times = Counter(numbers_in(sink))
+    assert {n: times[n] for n in range(COUNT) if times[n] != 1} == {}
 
 
 def restarted_by(tmp_path: Path, exchange: str, hit: str, **source: object) -> tuple[set[str], list[int]]:
