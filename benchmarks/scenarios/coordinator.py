@@ -86,6 +86,9 @@ class Listener:
     def checkpoint_triggered(self, checkpoint: int) -> None:
         self.checkpoint = checkpoint
 
+    def checkpoint_committed(self, checkpoint: int, published: Any) -> None:
+        self.send_to_all(m.Completed(checkpoint))
+
     def checkpoint_completed(self, *_: Any) -> None:
         self.completed.set()
 

@@ -40,6 +40,7 @@ def run(tmp_path: Path, exchange: str, kills: int, count: int, rate: float, laun
     return killer
 
 
+@pytest.mark.jobs
 @pytest.mark.parametrize("exchange", ["committed", "durable"])
 def test_a_few_kills(tmp_path: Path, exchange: str) -> None:
     killer = run(tmp_path, exchange, kills=6, count=4_000 * KEYS, rate=4_000, launcher=None)
@@ -61,6 +62,7 @@ def spark():
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("exchange", ["committed", "durable"])
 def test_sixty_kills_over_all_regions(tmp_path: Path, exchange: str, spark: SlotLauncher) -> None:
     killer = run(tmp_path, exchange, kills=60, count=20_000 * KEYS, rate=3_000, launcher=spark)

@@ -16,7 +16,7 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
 from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
-from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
@@ -46,7 +46,6 @@ def run_manifest(
     for warning in graph.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
     execution = ExecutionGraph(graph)
-    refuse_unsupported_exchanges(execution)
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
         settings = dataclasses.replace(settings, restore_from=_which(restore), take_over=True)

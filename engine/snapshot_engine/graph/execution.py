@@ -103,4 +103,5 @@ class ExecutionGraph:
 
     def triggered(self) -> list[SubtaskId]:
         """Where checkpoints begin: sources, and subtasks that read nothing but stored exchanges."""
-        return [subtask for subtask in self.subtasks if not self.aligned_inputs(subtask)]
+        aligned = {edge.consumer for edge in self.graph.edges if not self.exchange_of(edge).stored}
+        return [subtask for subtask in self.subtasks if subtask.vertex not in aligned]

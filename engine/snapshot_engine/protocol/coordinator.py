@@ -110,6 +110,11 @@ class Coordinator:
         """
         return min(self._active, default=None)
 
+    def final_state(self, subtask: SubtaskId) -> object:
+        """What a finished subtask has left; None if it has not finished."""
+        final = self._finals.get(subtask)
+        return final.state if final is not None else None
+
     def waiting_for(self, checkpoint: int) -> frozenset[SubtaskId]:
         """Who has not acknowledged `checkpoint` yet."""
         return frozenset(self._active[checkpoint].waiting) if checkpoint in self._active else frozenset()

@@ -19,8 +19,10 @@ from typing import Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
+from snapshot_engine.protocol.committed_exchange import Segment
 from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -37,9 +39,11 @@ from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
 from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.exchanges.manifest_segments import sealed_by
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
+from snapshot_engine.runtime.exchanges.stored_segments import StreamId
 from snapshot_engine.runtime.job_events import JobEvents
-from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges
+from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
@@ -53,7 +57,7 @@ from snapshot_engine.runtime.slot_task import (
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint
-from snapshot_engine.storage.manifest import Manifest
+from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +114,6 @@ class JobMaster:
         secret: bytes,
         events: JobEvents | None = None,
     ) -> None:
-        refuse_unsupported_exchanges(graph)
         self.settings = settings
         self.graph = graph
         self.events = events or JobEvents()
@@ -354,7 +357,9 @@ class JobMaster:
         region = self.graph.regions[shell.run.region]
         for slot, connection in shell.connections.items():
             hosted = region.hosted_by(slot)
-            entries = {subtask_key(subtask): self._restore.for_subtask(subtask) for subtask in hosted}
+            entries = {
+                subtask_key(subtask): self._restore.for_subtask(subtask, self._results(subtask)) for subtask in hosted
+            }
             connection.send(
                 m.Deploy(
                     {key: entry for key, entry in entries.items() if entry is not None},
@@ -366,6 +371,17 @@ class JobMaster:
             )
         self._connect_consumers(shell)
         self._pause_sources(shell)
+
+    def _results(self, subtask: SubtaskId) -> dict[int, dict[StreamId, tuple[Segment, ...]]]:
+        """The blocking results that a subtask reads: its producers have finished, and their last words name them."""
+        found: dict[int, dict[StreamId, tuple[Segment, ...]]] = {}
+        for edge in self.graph.graph.inputs_of(subtask.vertex):
+            if self.graph.exchange_of(edge) is Exchange.BLOCKING:
+                for index in range(self.graph.graph.vertices[edge.producer].parallelism):
+                    final = self.checkpoints.coordinator.final_state(SubtaskId(edge.producer, index))
+                    if isinstance(final, SubtaskSnapshot):
+                        found.setdefault(edge.id, {}).update(sealed_by(final, edge, index))
+        return found
 
     def _producers(self, shell: _RegionShell, hosted: list[SubtaskId]) -> dict[str, list[object]]:
         """Where the producers are: all of the region itself, and those of logs in other regions that are there."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
-from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.slot_task import DEFAULT_EXCHANGE_BUDGET
@@ -85,11 +83,3 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
 class Unsupported(Exception):
     """The manifest is sound, but the runtime does not carry this yet."""
 
-
-def refuse_unsupported_exchanges(graph: ExecutionGraph) -> None:
-    for edge in graph.graph.edges:
-        if graph.exchange_of(edge) is Exchange.BLOCKING:
-            raise Unsupported(
-                f"the edge from {edge.producer!r} to {edge.consumer!r} is declared {edge.exchange.value}, which can be "
-                "planned but not yet run: leave out .exchange(…) there, so that the edge is pipelined"
-            )

@@ -70,7 +70,8 @@ class ExchangeRestore:
         segments: dict[StreamId, tuple[Segment, ...]] = dict(results)
         for read in old.values():
             segments.update(read.segments)
-        wanted = {position.stream for position in positions} | results.keys()
+        wanted = {position.stream for position in positions}
+        wanted |= {stream for stream in results if stream.consumer == index}
         return {
             "lineage": self._lineage(edge),
             "positions": [position.to_json() for position in positions],

@@ -9,6 +9,7 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobEdge
 from snapshot_engine.protocol.committed_exchange import Segment, SegmentPosition, segments_of_manifest
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.runtime.exchanges.stored_segments import (
     ReadState,
     StreamId,
@@ -64,7 +65,8 @@ def _place_edge(
     for index in range(graph.graph.vertices[edge.producer].parallelism):
         writer = SubtaskId(edge.producer, index)
         sealed.update(sealed_by(snapshots[writer], edge, index))
-        snapshots[writer] = _without_sealed(snapshots[writer], edge, index)
+        if edge.exchange is not Exchange.BLOCKING:  # a whole result stays: Spark may be asked for it at any time
+            snapshots[writer] = _without_sealed(snapshots[writer], edge, index)
     for index in range(graph.graph.vertices[edge.consumer].parallelism):
         reader = SubtaskId(edge.consumer, index)
         named = _named(snapshots[reader], edge, visible, sealed)

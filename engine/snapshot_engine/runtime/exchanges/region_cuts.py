@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.execution import ExecutionGraph, channels_of
 from snapshot_engine.protocol.elements import ChannelId
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import RegionChannel
@@ -59,13 +59,14 @@ def _reachable(start: int, steps: Collection[tuple[int, int]]) -> set[int]:
 
 def _cut_channels(graph: ExecutionGraph) -> list[CutChannel]:
     found = []
-    for subtask in graph.subtasks:
-        for channel in graph.outputs[subtask]:
-            edge = graph.edges[channel.edge]
-            producer, consumer = graph.region_of[subtask].id, graph.region_of[graph.consumer_of(channel)].id
-            if producer != consumer:
-                fact = RegionChannel(producer, consumer, edge.exchange, edge=f"{edge.producer} to {edge.consumer}")
-                found.append(CutChannel(channel, producer, consumer, fact))
+    for edge in graph.graph.edges:
+        if graph.exchange_of(edge) is Exchange.PIPELINED:
+            continue
+        for channel in channels_of(edge, graph.graph):
+            producer = graph.region_of[graph.producer_of(channel)].id
+            consumer = graph.region_of[graph.consumer_of(channel)].id
+            fact = RegionChannel(producer, consumer, edge.exchange, edge=f"{edge.producer} to {edge.consumer}")
+            found.append(CutChannel(channel, producer, consumer, fact))
     return found
 
 

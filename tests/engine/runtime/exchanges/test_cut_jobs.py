@@ -17,7 +17,10 @@ from snapshot_engine.api import Environment, KeyedProcessFunction, ValueState
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.hurried import Hurried
+from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+
+pytestmark = pytest.mark.jobs
 
 COUNT = 20_000
 
@@ -293,3 +296,90 @@ def test_a_full_log_pauses_its_sources_until_a_checkpoint_empties_it(tmp_path: P
     result = run_pipeline(pipeline, storage=tmp_path / "ck", interval=30.0)
     assert result.outcome is Outcome.FINISHED, result.message
     assert numbers_in(sink) == list(range(200_000))
+
+
+def blocking(sink: object, out: Path | None = None):
+    """A bounded result, then rows by key."""
+
+    def pipeline(env: Environment) -> None:
+        (
+            env.from_source(numbers(rate=None, splits=5), uid="numbers")
+            .exchange("blocking")
+            .key_by("key")
+            .process(Through(), schema=Row)
+            .uid("through")
+            .sink_to(sink, uid="out")
+        )
+
+    return pipeline
+
+
+class Order(JobEvents):
+    """In which order regions finished and ran."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, int]] = []
+
+    def region_finished(self, run) -> None:
+        self.said.append(("finished", run.region))
+
+    def region_running(self, run) -> None:
+        self.said.append(("running", run.region))
+
+
+def test_the_consumer_of_a_blocking_result_starts_when_it_is_whole(tmp_path: Path) -> None:
+    sink, order = CollectSink(tmp_path / "out"), Order()
+    result = run_pipeline(blocking(sink), storage=tmp_path / "ck", parallelism=2, observers=(order,))
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(COUNT))
+    assert order.said.index(("running", 2)) > max(order.said.index(("finished", each)) for each in (0, 1))
+
+
+def test_the_consumer_of_a_blocking_result_restarts_alone_and_goes_on_behind_a_checkpoint(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    seen: list[dict[int, int]] = []
+
+    def pipeline(env: Environment) -> None:
+        slow = env.from_source(numbers(rate=2000, splits=1, hurry=tmp_path / "hurry"), uid="slow", parallelism=1)
+        whole = env.from_source(numbers(rate=None, splits=5), uid="numbers").exchange("blocking").rebalance()
+        slow.union(whole).filter(lambda row: True).uid("through").sink_to(sink, uid="out")
+
+    async def kill_the_consumer(job: RunningJob) -> None:
+        for _ in range(2):
+            await completed(job, job.board.status.checkpoint.completed + 2)
+            kill(job, region_of(job, "through"))
+            await asyncio.sleep(0.2)
+        seen.append(attempts(job))
+        (tmp_path / "hurry").touch()
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_the_consumer)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == sorted([*range(COUNT), *range(COUNT)])
+    producers = [number for number in seen[0].values() if number == 1]
+    assert len(producers) == 2
+
+
+def test_a_blocking_result_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    failures = Failures()
+
+    class Eraser(JobEvents):
+        def region_finished(self, run) -> None:
+            if not failures.said:
+                for file in (tmp_path / "ck/test/test/shared").rglob("*segment*"):
+                    file.unlink()
+
+    result = run_pipeline(
+        blocking(sink), storage=tmp_path / "ck", parallelism=1, observers=(failures, Eraser()), interval=30.0
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(COUNT))
+    assert any("cannot read the input numbers->" in message for _, message in failures.said)
+
+
+class Failures(JobEvents):
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def region_failed(self, run, cause: str, message: str, traceback: str) -> None:
+        self.said.append((cause, message))
