@@ -82,4 +82,3 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
 
 class Unsupported(Exception):
     """The manifest is sound, but the runtime does not carry this yet."""
-
