@@ -4,11 +4,11 @@ import hashlib
 import json
 from typing import Any
 
+from snapshot_engine.wire.control import GENERATION_LABEL as GENERATION_LABEL
 from snapshot_engine.wire.spec import GROUP
 
 NAME_LABEL = f"{GROUP}/name"
 UID_LABEL = f"{GROUP}/uid"
-GENERATION_LABEL = f"{GROUP}/generation"
 COMPONENT_LABEL = f"{GROUP}/component"
 SPEC_HASH_LABEL = f"{GROUP}/spec-hash"
 EXECUTOR_ID_LABEL = "spark-exec-id"

@@ -11,6 +11,7 @@ import click
 from snapshot_engine.wire.status import ExitCode
 
 USAGE = 2
+ANOTHER_TRY_MAY_HELP = 1
 
 
 def told_to_the_user(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,6 +50,7 @@ def exit_code_of(error: BaseException) -> int | None:
         (storage.OwnershipLost, ExitCode.FENCED),
         (CommitFailed, ExitCode.UNREADABLE_STATE),
         (UnmatchedState, ExitCode.UNREADABLE_STATE),
+        (storage.StorageUnavailable, ANOTHER_TRY_MAY_HELP),
         (storage.StorageError, ExitCode.UNREADABLE_STATE),
     ]
     return next((int(code) for kind, code in table if isinstance(error, kind)), None)

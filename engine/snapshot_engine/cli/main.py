@@ -49,6 +49,21 @@ def run(
     raise SystemExit(run_manifest(manifest, overrides, restore, duration, port, plain))
 
 
+@main.command(hidden=True)
+@click.option("--plan", is_flag=True, help="Only say whether the job could run.")
+@click.option("--delete-state", is_flag=True, help="Remove the job's checkpoints, not its savepoints.")
+def driver(plan: bool, delete_state: bool) -> None:
+    """Run the job of this pod, as the operator launched it."""
+    import logging
+
+    from snapshot_engine.cli.driver import check, clean, drive
+
+    logging.getLogger().setLevel(logging.INFO)
+    if plan:
+        raise SystemExit(check())
+    raise SystemExit(clean() if delete_state else drive())
+
+
 @main.command()
 @MANIFEST
 @SET

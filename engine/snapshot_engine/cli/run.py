@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 
 from snapshot_engine.cli import running
+from snapshot_engine.cli.driver import EXIT_CODES
 from snapshot_engine.cli.view import LineView, LiveView, View, wants_live_view
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
+from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
 from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
@@ -21,14 +23,6 @@ from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 from snapshot_engine.wire.quantities import parse_duration
-from snapshot_engine.wire.status import ExitCode
-
-_EXIT_CODES = {
-    Outcome.FINISHED: ExitCode.FINISHED,
-    Outcome.STOPPED: ExitCode.FINISHED,
-    Outcome.FAILED: ExitCode.RESTARTS_EXHAUSTED,
-    Outcome.FENCED: ExitCode.FENCED,
-}
 
 
 def run_manifest(
@@ -48,7 +42,7 @@ def run_manifest(
     execution = ExecutionGraph(graph)
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
-        settings = dataclasses.replace(settings, restore_from=_which(restore), take_over=True)
+        settings = dataclasses.replace(settings, restore_from=savepoint_path(restore), take_over=True)
     refuse_unusable(settings.storage)  # told before Spark takes its seconds to start
     slots, regions = slots_of(execution), len(execution.regions)
     click.echo(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
@@ -61,11 +55,6 @@ def run_manifest(
         file.unlink(missing_ok=True)
         launcher.close()
     return _tell(result)
-
-
-def _which(restore: str) -> str:
-    """A bare name means a savepoint of this job."""
-    return restore if restore.isdigit() or "/" in restore else f"savepoints/{restore}"
 
 
 async def _run(
@@ -108,4 +97,4 @@ def _tell(result: JobResult) -> int:
         click.secho(f"{result.outcome.value}: {result.message}", fg="red", err=True)
         for entry in result.history:
             click.echo(f"  {entry}", err=True)
-    return int(_EXIT_CODES[result.outcome])
+    return int(EXIT_CODES[result.outcome])

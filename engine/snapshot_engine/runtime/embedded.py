@@ -59,11 +59,18 @@ def slots_of(graph: ExecutionGraph) -> int:
 
 def launch_on_spark(graph: JobGraph, execution: ExecutionGraph, conf: dict[str, str]) -> SlotLauncher:
     """An embedded Spark with room for all regions. Takes some seconds."""
-    from snapshot_engine.runtime.spark import SparkLauncher, embedded_context, ship_by_value
+    from snapshot_engine.runtime.spark import SparkLauncher, embedded_context
+
+    ship_local_modules(graph)
+    return SparkLauncher(embedded_context(graph.name, slots_of(execution), conf))
+
+
+def ship_local_modules(graph: JobGraph) -> None:
+    """Code that the slots cannot import goes to them with their tasks."""
+    from snapshot_engine.runtime.spark import ship_by_value
 
     for name in graph.options.get("local_modules", ()):
         ship_by_value(importlib.import_module(name))
-    return SparkLauncher(embedded_context(graph.name, slots_of(execution), conf))
 
 
 def materialise_sources(graph: JobGraph, settings: JobSettings, restored: bool) -> None:
@@ -87,11 +94,13 @@ async def running_job(
 ) -> AsyncIterator[tuple[RunningJob, asyncio.Task[JobResult]]]:
     """The job, started, with its control API. It is over when the task is."""
     store = open_job_store(settings)
-    await asyncio.to_thread(store.acquire, settings.uid, settings.take_over)
-    restored = settings.restore_from is not None or store.latest() is not None
+    await asyncio.to_thread(
+        store.acquire, settings.uid, settings.take_over, driver=settings.driver, restore_id=settings.restore_id
+    )
+    restored = settings.restore_from is not None or (store.latest() is not None and not settings.ignore_state)
     await asyncio.to_thread(materialise_sources, graph.graph, settings, restored)
     registry = CollectorRegistry()
-    board = StatusBoard(settings, graph, store.generation, launcher.application_id)
+    board = StatusBoard(settings, graph, settings.driver or store.generation, launcher.application_id)
     board.recall(list(store.history()))
     events = EventFan(board, JobMetrics(settings.name, graph, registry), *observers)
     master = JobMaster(settings, graph, store, launcher, secrets.token_bytes(32), events)

@@ -19,6 +19,9 @@ from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.slot_task import SlotTask
 
+MOST_SLOTS = 1024
+"""A process is only a process: nothing limits them but the machine."""
+
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(["snapshot_engine.runtime.preloaded"])
 
@@ -51,8 +54,14 @@ class ForkedLauncher:
         alive = [process for group in self._processes.values() for process in group if process.is_alive()]
         return [process.pid for process in alive if process.pid is not None]
 
+    def slot_started(self, region: int, attempt: Attempt, slot: int, executor: str) -> None:
+        """All are in one place."""
+
+    def slot_ended(self, region: int, attempt: Attempt, slot: int, lost: bool) -> None:
+        """Nothing is kept about slots."""
+
     def executors(self) -> list[ExecutorInfo]:
-        return [ExecutorInfo("driver", "localhost", os.cpu_count() or 1)]
+        return [ExecutorInfo("driver", "localhost", MOST_SLOTS)]
 
     def replace_executor(self, executor: str) -> None:
         """There is only this process."""

@@ -119,19 +119,20 @@ class HttpApi:
 
     async def _pod_lost(self, request: web.Request) -> web.Response:
         loss = control.PodLostRequest.model_validate_json(await request.read())
-        if loss.generation != self._master.generation:
+        if loss.generation != self._board.status.generation:
             return _answer(control.PodLostResponse(outcome=control.LossOutcome.OTHER_GENERATION))
-        key = (loss.application_id, loss.executor_id, loss.pod_uid)
+        key = (loss.application_id, loss.executor_id)  # Spark gives no number twice
         if key in self._losses:
             return _answer(
                 control.PodLostResponse(outcome=control.LossOutcome.ALREADY_KNOWN, regions=self._losses[key])
             )
+        known = any(executor.executor_id == loss.executor_id for executor in self._board.status.executors)
         hit = self._master.executor_lost(loss.executor_id, "PodLost", f"{loss.reason}: {loss.message}".strip(": "))
         self._losses[key] = [str(region) for region in hit]
         latest = self._master.checkpoints.latest
         return _answer(
             control.PodLostResponse(
-                outcome=control.LossOutcome.ACCEPTED if hit else control.LossOutcome.UNKNOWN_EXECUTOR,
+                outcome=control.LossOutcome.ACCEPTED if hit or known else control.LossOutcome.UNKNOWN_EXECUTOR,
                 regions=self._losses[key],
                 checkpoint_id=latest.checkpoint if latest else None,
             )
@@ -140,7 +141,7 @@ class HttpApi:
     async def _node_suspect(self, request: web.Request) -> web.Response:
         hint = control.NodeSuspectRequest.model_validate_json(await request.read())
         silent = [executor for executor in hint.executor_ids if self._master.is_silent(executor)]
-        if hint.generation == self._master.generation:
+        if hint.generation == self._board.status.generation:
             for executor in silent:
                 self._master.executor_lost(executor, "NodeLost", f"node {hint.node}: {hint.reason}")
         return _answer(control.NodeSuspectResponse(fenced_executor_ids=silent))

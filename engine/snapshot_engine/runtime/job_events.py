@@ -6,7 +6,7 @@ The JobMaster calls these in its event loop. Everything here does nothing; obser
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snapshot_engine.protocol.checkpoints import Abort, Completed
@@ -14,6 +14,7 @@ from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.control_server import SlotConnection
+from snapshot_engine.runtime.launcher import ExecutorInfo
 from snapshot_engine.storage.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class JobEvents:
     def region_finished(self, run: RegionRun) -> None: ...
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str) -> None: ...
     def all_running(self) -> None: ...
+    def executors_changed(self, executors: Sequence[ExecutorInfo]) -> None: ...
     def heartbeat(self, connection: SlotConnection, subtasks: dict[str, dict[str, Any]]) -> None: ...
     def checkpoint_triggered(self, checkpoint: int) -> None: ...
     def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None: ...

@@ -44,7 +44,7 @@ from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.stored_segments import StreamId
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
-from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
     SlotSettings,
@@ -62,6 +62,9 @@ from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.25
+EXECUTOR_WATCH_SECONDS = 1.0
+LATE_WORD_SECONDS = 30.0
+"""So long after a slot's end, the word that its executor is lost is about the same event."""
 DEPLOY_PATIENCE = 24
 """While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
 CHANNEL_GRACE_SECONDS = 2.0
@@ -132,6 +135,8 @@ class JobMaster:
         }
         self.cuts = RegionCuts(graph)
         self._facts = FailoverFacts(self.cuts, self._keepers)
+        self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
+        """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
             RestartBudget(settings.restarts),
@@ -152,15 +157,16 @@ class JobMaster:
     # The job as a whole.
 
     async def run(self) -> JobResult:
-        await self._server.start(self._launcher.control_host)
+        await self._server.start(self._launcher.control_host, self.settings.slot_port)
         self.checkpoints.start()
-        watch = asyncio.create_task(self._watch_heartbeats())
+        watches = [asyncio.create_task(self._watch_heartbeats()), asyncio.create_task(self._watch_executors())]
         try:
             await self._restore_at_start()
             self._perform(self._recovery.start(self.clock()))
             result = await self._ended
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             await self._take_down()
         self.events.ended(result)
         return result
@@ -195,9 +201,11 @@ class JobMaster:
         self.checkpoints.sweep()
 
     def _choose_checkpoint(self) -> Manifest | None:
-        wanted = self.settings.restore_from
-        if wanted is not None:
-            return self._store.load(wanted)
+        if not self._store.restore_is_done:
+            if self.settings.ignore_state:
+                return None
+            if self.settings.restore_from is not None:
+                return self._store.load(self.settings.restore_from)
         if self._store.latest() is None:
             return None
         try:
@@ -451,6 +459,7 @@ class JobMaster:
         if shell is None or not shell.run.accepts(connection.attempt) or shell.run.state not in ACTIVE:
             return False
         shell.connections[connection.slot] = connection
+        self._launcher.slot_started(connection.region, connection.attempt, connection.slot, connection.hello.executor)
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
             self._deploy(shell)
         return True
@@ -500,8 +509,15 @@ class JobMaster:
         if shell is None or shell.connections.get(connection.slot) is not connection:
             return
         self._facts.gone(connection)
+        self._slot_ended(shell, connection)
         self._region_failed(shell, connection.attempt, "SlotLost", f"{connection} closed its connection")
         self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
+
+    def _slot_ended(self, shell: _RegionShell, connection: SlotConnection) -> None:
+        lost = shell.run.accepts(connection.attempt) and shell.run.state in ACTIVE
+        if lost:
+            self._lost_slots[connection.hello.executor][connection.region] = self.clock()
+        self._launcher.slot_ended(connection.region, connection.attempt, connection.slot, lost)
 
     def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
@@ -558,18 +574,31 @@ class JobMaster:
                 if shell.run.state in ACTIVE:
                     self._check_heartbeats(shell, now)
 
+    async def _watch_executors(self) -> None:
+        known: list[ExecutorInfo] = []
+        while True:
+            found = await asyncio.to_thread(self._launcher.executors)
+            if found != known:
+                self.events.executors_changed(found)
+                known = found
+            await asyncio.sleep(EXECUTOR_WATCH_SECONDS)
+
     def _check_heartbeats(self, shell: _RegionShell, now: float) -> None:
         patience = 1 if shell.run.state is RegionState.RUNNING else DEPLOY_PATIENCE
         limit = self.settings.heartbeat_timeout * patience
         for connection in list(shell.connections.values()):
             if now - connection.last_heard > limit:
+                self._slot_ended(shell, connection)
                 connection.hang_up()
                 self._region_failed(shell, connection.attempt, "HeartbeatTimeout", f"{connection} is silent")
 
     # Failure and recovery.
 
     def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
-        """Somebody outside saw an executor die: fence it, and restart the regions that had slots there."""
+        """Somebody outside saw an executor die: fence it, and restart the regions that had slots there.
+
+        Returns those, also the ones whose restart is under way because their slots' connections broke before.
+        """
         hit = [
             (shell, connection)
             for shell in self.regions.values()
@@ -580,7 +609,9 @@ class JobMaster:
             connection.hang_up()
             self._region_failed(shell, connection.attempt, reason, message or f"executor {executor} is lost")
         self._launcher.replace_executor(executor)
-        return sorted({shell.run.region for shell, _ in hit})
+        recent = self.clock() - LATE_WORD_SECONDS
+        before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
+        return sorted({shell.run.region for shell, _ in hit} | before)
 
     def is_silent(self, executor: str) -> bool:
         """Whether no slot of the executor has been heard of for two heartbeats."""

@@ -25,7 +25,15 @@ class JobSettings:
     strategy: Strategy = Strategy.REGION
     retained: int = 3
     incremental: bool = False
+    driver: int | None = None
+    """This driver's number where drivers are numbered, as on Kubernetes: what others know it by."""
+    restore_id: str | None = None
+    """Names the restore below; a driver that finds that it has led to a checkpoint goes on from the latest one."""
     restore_from: str | None = None
+    ignore_state: bool = False
+    """Start with no state although there may be some."""
+    slot_port: int = 0
+    """Where slots reach the JobMaster; any free port if 0."""
     take_over: bool = False
     """Take storage that holds another job's state."""
     allow_non_restored_state: bool = False

@@ -20,6 +20,8 @@ class ExecutorInfo:
     id: str
     host: str
     slots: int
+    standby: bool = False
+    """No slot is placed there."""
 
 
 class SlotLauncher(Protocol):
@@ -31,7 +33,17 @@ class SlotLauncher(Protocol):
         """End the slots of an attempt that did not stop when they were asked to; returns at once."""
         ...
 
-    def executors(self) -> list[ExecutorInfo]: ...
+    def slot_started(self, region: int, attempt: Attempt, slot: int, executor: str) -> None:
+        """The slot has said where it is."""
+        ...
+
+    def slot_ended(self, region: int, attempt: Attempt, slot: int, lost: bool) -> None:
+        """The slot's connection is closed; `lost` if nobody had asked for its end."""
+        ...
+
+    def executors(self) -> list[ExecutorInfo]:
+        """Those that may be used. Waits for Spark's answer: not for the event loop."""
+        ...
 
     def replace_executor(self, executor: str) -> None:
         """Give up an executor that is lost or must not be trusted any more, and ask for another; returns at once."""

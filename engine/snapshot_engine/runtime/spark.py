@@ -10,42 +10,30 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pyspark import BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
+from pyspark import RDD, BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
+from snapshot_engine.runtime.placements import Placements
 from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.runtime.spark_settings import OWNED_SETTINGS
 
 log = logging.getLogger(__name__)
 
-OWNED_SETTINGS: Mapping[str, str] = {
-    # Restarting is ours: a failed slot must end its Spark job at once, and must not end the application.
-    "spark.task.maxFailures": "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.executor.maxNumFailures": "2147483647",
-    "spark.excludeOnFailure.enabled": "false",
-    # Neither goes with barrier mode.
-    "spark.dynamicAllocation.enabled": "false",
-    "spark.speculation": "false",
-    # Waiting is most of a recovery: look for free slots often, and do not wait for better placed ones.
-    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "600",
-    "spark.locality.wait": "0",
-    "spark.python.task.killTimeout": "50ms",
-    # Forked from a process that has imported everything: a slot is there in milliseconds.
-    "spark.python.worker.reuse": "true",
-    "spark.python.use.daemon": "true",
-    "spark.python.daemon.module": "snapshot_engine.runtime.spark_daemon",
-}
-
-
+LOCAL_EXECUTOR = "driver"
+"""What Spark calls the one executor of a `local` master."""
+ARRIVAL_SECONDS = 60.0
+"""A slot that was given an executor and has not said a word for so long will not."""
 MOST_EMBEDDED_SLOTS = 64
 """A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
 
@@ -70,6 +58,11 @@ def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkCont
         **conf,
         **OWNED_SETTINGS,
     }
+    return context_of(settings)
+
+
+def context_of(settings: Mapping[str, str]) -> SparkContext:
+    """A Spark with exactly these settings. Takes some seconds."""
     context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
     context.setLogLevel("FATAL")
     return context
@@ -83,8 +76,11 @@ def ship_by_value(module: ModuleType) -> None:
 class SparkLauncher:
     """Starts attempts as Spark jobs, each waited for by a thread of its own."""
 
-    def __init__(self, context: SparkContext, control_host: str = "127.0.0.1") -> None:
+    def __init__(self, context: SparkContext, control_host: str = "127.0.0.1", instances: int = 1) -> None:
+        """`instances`: on how many executors slots are placed; the others are the reserve."""
         self._context = context
+        self._scala = context._jsc.sc()
+        self._placements = Placements(self._list_executors, instances)
         self.control_host = control_host
 
     @property
@@ -97,27 +93,89 @@ class SparkLauncher:
 
     def cancel(self, region: int, attempt: Attempt) -> None:
         """Spark ends what did not stop by itself. A task may live on for some seconds; it is fenced."""
+        self._placements.give_up(region, attempt)
         self._context.cancelJobGroup(_group(region, attempt))
 
+    def slot_started(self, region: int, attempt: Attempt, slot: int, executor: str) -> None:
+        self._placements.slot_started(region, attempt, slot, executor)
+
+    def slot_ended(self, region: int, attempt: Attempt, slot: int, lost: bool) -> None:
+        self._placements.slot_ended(region, attempt, slot, lost)
+
     def executors(self) -> list[ExecutorInfo]:
-        return [ExecutorInfo("driver", "localhost", self._context.defaultParallelism)]
+        in_use = self._placements.in_use()
+        return [replace(executor, standby=executor.id not in in_use) for executor in self._placements.usable()]
 
     def replace_executor(self, executor: str) -> None:
-        """An embedded Spark has one executor, which is this process."""
+        """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one."""
+        if self._placements.fence(executor):
+            InheritableThread(target=self._replace, args=(executor,), name=f"replace-{executor}", daemon=True).start()
 
     def close(self) -> None:
         self._context.stop()
 
+    def _replace(self, executor: str) -> None:
+        try:
+            done = executor != LOCAL_EXECUTOR and self._scala.killAndReplaceExecutor(executor)
+            log.info("executor %s %s", executor, "is being replaced" if done else "was not Spark's any more")
+        except Exception as failure:
+            log.warning("executor %s could not be replaced: %s", executor, _first_line(failure))
+
+    def _list_executors(self) -> list[ExecutorInfo]:
+        found = self._scala.statusStore().executorList(True)
+        summaries = [found.apply(index) for index in range(found.size())]
+        return [
+            ExecutorInfo(str(summary.id()), str(summary.hostPort()).rpartition(":")[0], int(summary.totalCores()))
+            for summary in summaries
+            if summary.totalCores() > 0
+        ]
+
     def _run(self, task: SlotTask, on_end: OnEnd) -> None:
         error = None
         try:
-            self._context.setJobGroup(_group(task.region, task.attempt), f"{task.job}, region {task.region}", False)
-            slots = task.slots()
-            rdd = self._context.parallelize(slots, len(slots))
-            rdd.barrier().mapPartitions(partial(_run_slot, task)).collect()
+            placed = self._placements.choose(task.region, task.attempt, task.slots())
+            if placed is not None:
+                self._submit(task, placed)
         except Exception as failure:
             error = _first_line(failure)
+        self._placements.attempt_ended(task.region, task.attempt)
         on_end(task.region, task.attempt, error)
+
+    def _submit(self, task: SlotTask, placed: Mapping[int, str]) -> None:
+        self._context.setJobGroup(_group(task.region, task.attempt), f"{task.job}, region {task.region}", False)
+        overdue = threading.Timer(ARRIVAL_SECONDS, self._cancel_if_absent, (task,))
+        overdue.daemon = True
+        overdue.start()
+        try:
+            self._located([placed[slot] for slot in task.slots()]).barrier().mapPartitions(
+                partial(_run_slot, task)
+            ).collect()
+        finally:
+            overdue.cancel()
+
+    def _cancel_if_absent(self, task: SlotTask) -> None:
+        """Spark has launched it somewhere that does not answer: the JobMaster tries again."""
+        if not self._placements.all_arrived(task.region, task.attempt, task.slots()):
+            log.warning("region %d: its slots did not arrive within %.0f s", task.region, ARRIVAL_SECONDS)
+            self._context.cancelJobGroup(_group(task.region, task.attempt))
+
+    def _located(self, executors: Sequence[str]) -> RDD[Any]:
+        """A partition for each slot, that prefers the executor it is placed on, and goes anywhere if that is full."""
+        jvm = self._context._jvm
+        assert jvm is not None
+        hosts = {executor.id: executor.host for executor in self._placements.usable()}
+        empty = CPickleSerializer().dumps(None)  # type: ignore[no-untyped-call]
+        pairs = [
+            jvm.scala.Tuple2(bytearray(empty), _scala_seq(jvm, [f"executor_{hosts.get(each, 'unknown')}_{each}"]))
+            for each in executors
+        ]
+        bytes_tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+        located = self._scala.makeRDD(_scala_seq(jvm, pairs), bytes_tag)
+        return RDD(located.toJavaRDD(), self._context, CPickleSerializer())
+
+
+def _scala_seq(jvm: Any, items: Sequence[Any]) -> Any:
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
 
 
 def _group(region: int, attempt: Attempt) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.launcher import ExecutorInfo
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.status import (
     MAX_HISTORY_ENTRIES,
@@ -60,6 +61,7 @@ class StatusBoard(JobEvents):
         self.figures: dict[str, dict[str, Any]] = {}
         """What each subtask said with its last heartbeat."""
         self._executors: dict[tuple[int, int], SlotConnection] = {}
+        self._usable: Sequence[ExecutorInfo] = ()
         self._history: deque[CheckpointEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
         self._in_progress: set[int] = set()
         needed = sum(len(region.slots()) for region in graph.regions)
@@ -139,13 +141,22 @@ class StatusBoard(JobEvents):
         if known is None or known.hello.executor != connection.hello.executor:
             self._describe_executors()
 
+    def executors_changed(self, executors: Sequence[ExecutorInfo]) -> None:
+        self._usable = executors
+        self.status.slots.total = sum(executor.slots for executor in executors)
+        self._describe_executors()
+
     def _describe_executors(self) -> None:
-        found: dict[str, ExecutorStatus] = {}
+        """Those with slots, and those that are kept free: whoever watches their pods may say that one is lost."""
+        found = {
+            executor.id: ExecutorStatus(executor_id=executor.id, host=executor.host, standby=True)
+            for executor in self._usable
+            if executor.standby
+        }
         for connection in self._executors.values():
             hello = connection.hello
-            executor = found.setdefault(
-                hello.executor, ExecutorStatus(executor_id=hello.executor, host=hello.host, pod_name=hello.pod)
-            )
+            executor = found.setdefault(hello.executor, ExecutorStatus(executor_id=hello.executor))
+            executor.host, executor.pod_name, executor.standby = hello.host, hello.pod, False
             executor.slots += 1
             if str(connection.region) not in executor.regions:
                 executor.regions.append(str(connection.region))

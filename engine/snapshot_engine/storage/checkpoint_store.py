@@ -56,13 +56,20 @@ class CheckpointStore(CheckpointCatalog):
         self._next_id = 0
         self._shared = SharedPieces()
         self._unsaved_history: list[Mapping[str, Any]] = []
+        self._restore_id: str | None = None
 
     # Ownership and ids
 
-    def acquire(self, job_uid: str, take_over: bool = False) -> int:
-        """Become the job's driver; returns its generation. Raises BelongsToAnotherJob unless `take_over`."""
+    def acquire(
+        self, job_uid: str, take_over: bool = False, *, driver: int | None = None, restore_id: str | None = None
+    ) -> int:
+        """Become the job's driver; returns its generation. Raises BelongsToAnotherJob unless `take_over`.
+
+        `driver` is its number where drivers are numbered; `restore_id` names the restore that it was launched with.
+        """
+        self._restore_id = restore_id
         try:
-            current = self._ownership.acquire(job_uid, take_over, _RESERVED_IDS)
+            current = self._ownership.acquire(job_uid, take_over, _RESERVED_IDS, driver)
         except OSError as error:
             raise UnusableStorage(self.blobs.uri, error) from error
         self._next_id = current.reserved_until - _RESERVED_IDS
@@ -71,6 +78,11 @@ class CheckpointStore(CheckpointCatalog):
     @property
     def generation(self) -> int:
         return self._ownership.current.generation
+
+    @property
+    def restore_is_done(self) -> bool:
+        """Whether the restore that this driver was launched with has led to a checkpoint already, which then counts."""
+        return self._restore_id is not None and self._ownership.current.restore_id == self._restore_id
 
     def next_checkpoint_id(self) -> int:
         """An id that no driver of this job has used or will use again."""
@@ -101,7 +113,9 @@ class CheckpointStore(CheckpointCatalog):
                 # Before the swap: from then on no other thread may delete what this manifest refers to.
                 self._shared.retain(entry.folder, manifest.shared_paths())
             try:
-                after = self._update(lambda current: _with_checkpoint(current, entry, retained, pinned), event)
+                after = self._update(
+                    lambda current: _with_checkpoint(current, entry, retained, pinned, self._restore_id), event
+                )
             except BaseException:
                 with self._counting:
                     self._shared.forget(entry.folder)
@@ -177,6 +191,15 @@ class CheckpointStore(CheckpointCatalog):
         folder = layout.savepoint_folder(name)
         self._delete([layout.manifest_path(folder)])
         self._delete_below(folder)
+
+    def delete_all_but_savepoints(self, job_uid: str) -> None:
+        """For a job that is no more. Another job's state, which may lie there by now, is left alone."""
+        current = self._ownership.read()
+        if current is None or current.job_uid != job_uid:
+            return
+        self.blobs.delete([self.where.current])  # first: without it nothing else counts
+        listed = [path for path, _ in self.blobs.list(self.where.job_folder)]
+        self.blobs.delete([path for path in listed if layout.parse_savepoint_folder(self.where.relative(path)) is None])
 
     def sweep(self, min_age: float = 3600.0, pending: Collection[int] = (), references: Collection[str] = ()) -> int:
         """Delete what crashes and older drivers left behind; returns how many files. Raises OwnershipLost.
@@ -254,11 +277,14 @@ def _refuse_out_of_order(manifest: Manifest, current: Current) -> None:
         raise ValueError(f"checkpoint {manifest.checkpoint} after {current.retained[-1].checkpoint}")
 
 
-def _with_checkpoint(current: Current, entry: Retained, retained: int, pinned: Collection[int]) -> Current:
+def _with_checkpoint(
+    current: Current, entry: Retained, retained: int, pinned: Collection[int], restore_id: str | None
+) -> Current:
     others = [ref for ref in current.retained if ref.folder != entry.folder]
     keep = {ref.folder for ref in others[len(others) + 1 - max(retained, 1) :]}
     keep |= {ref.folder for ref in others if ref.checkpoint in pinned}
-    return replace(current, retained=(*(ref for ref in others if ref.folder in keep), entry))
+    done = restore_id or current.restore_id
+    return replace(current, retained=(*(ref for ref in others if ref.folder in keep), entry), restore_id=done)
 
 
 def _history_entry(manifest: Manifest, folder: str, new_bytes: int) -> dict[str, Any]:

@@ -62,6 +62,10 @@ class Current:
     """Oldest first."""
     history: tuple[Mapping[str, Any], ...] = ()
     """The last checkpoints and savepoints, completed or aborted, oldest first."""
+    driver: int | None = None
+    """The number that whoever launches drivers gave the owner, if drivers are numbered."""
+    restore_id: str | None = None
+    """The last restore that was asked for by name and has led to a completed checkpoint: it is not done again."""
 
     def encode(self) -> bytes:
         body = {
@@ -71,6 +75,8 @@ class Current:
             "reservedUntil": self.reserved_until,
             "retained": [entry.to_json() for entry in self.retained],
             "history": [dict(entry) for entry in self.history],
+            "driver": self.driver,
+            "restoreId": self.restore_id,
         }
         return document.encode(_NAME, CURRENT_VERSION, body)
 
@@ -84,6 +90,8 @@ class Current:
             reserved_until=doc["reservedUntil"],
             retained=tuple(Retained.from_json(entry) for entry in doc["retained"]),
             history=tuple(doc["history"]),
+            driver=doc.get("driver"),
+            restore_id=doc.get("restoreId"),
         )
 
     def with_history(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:

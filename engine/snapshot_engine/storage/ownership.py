@@ -74,10 +74,12 @@ class Ownership:
         found = self._blobs.read_versioned(self._path)
         return Current.decode(found[0], self._where()) if found else None
 
-    def acquire(self, job_uid: str, take_over: bool, reserve: int) -> Current:
+    def acquire(self, job_uid: str, take_over: bool, reserve: int, driver: int | None = None) -> Current:
         """Become the owner, with the next generation and `reserve` checkpoint ids.
 
-        Raises BelongsToAnotherJob if another job's state is there, unless `take_over`.
+        Raises BelongsToAnotherJob if another job's state is there, unless `take_over`; OwnershipLost if drivers are
+        numbered and one of the same job with this `driver` number or a higher one has been here: a driver that starts
+        late must not take the storage from its successor.
         """
         with self._lock:
             for _ in range(_ACQUIRE_TRIES):
@@ -85,7 +87,9 @@ class Ownership:
                 previous = Current.decode(found[0], self._where()) if found else None
                 if previous and previous.job_uid != job_uid and not take_over:
                     raise BelongsToAnotherJob(self._where(), previous.job_uid, job_uid)
-                wanted = _next_owner(previous, job_uid, reserve)
+                if previous and driver is not None and previous.job_uid == job_uid and (previous.driver or 0) >= driver:
+                    raise OwnershipLost(driver, previous.driver or 0, self._where())
+                wanted = _next_owner(previous, job_uid, reserve, driver)
                 if self._swap(wanted, found[1] if found else None):
                     return wanted
             raise StorageError(f"{self._where()} changed hands {_ACQUIRE_TRIES} times while it was being acquired")
@@ -162,14 +166,15 @@ class Ownership:
         return f"{self._blobs.uri}/{self._path}"
 
 
-def _next_owner(previous: Current | None, job_uid: str, reserve: int) -> Current:
+def _next_owner(previous: Current | None, job_uid: str, reserve: int, driver: int | None) -> Current:
     revision = uuid.uuid4().hex
     if previous is None:
-        return Current(job_uid, generation=1, revision=revision, reserved_until=1 + reserve)
+        return Current(job_uid, generation=1, revision=revision, reserved_until=1 + reserve, driver=driver)
     return replace(
         previous,
         job_uid=job_uid,
         generation=previous.generation + 1,
         revision=revision,
         reserved_until=previous.reserved_until + reserve,
+        driver=driver,
     )

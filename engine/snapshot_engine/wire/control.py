@@ -16,11 +16,14 @@ CONTROL_PORT = 8081
 CONTROL_PORT_NAME = "control"
 SPARK_DRIVER_PORT = 7078
 SPARK_BLOCK_MANAGER_PORT = 7079
+SLOT_PORT = 7080
+"""Where slots reach the JobMaster."""
 
 MANIFEST_PATH = "/etc/streamingjob/job.yaml"
 SECRETS_DIRECTORY = "/etc/streamingjob/secrets"
 CONTROL_TOKEN_FILE = "control-token"
 SPARK_SECRET_FILE = "spark-secret"
+EXECUTOR_CONTAINER_NAME = "executor"
 EXECUTOR_TEMPLATE_PATH = "/etc/streamingjob/executor.yaml"
 """The executors' pod template, for spark.kubernetes.executor.podTemplateFile."""
 PIPELINE_DIRECTORY = "/etc/streamingjob/pipeline"
@@ -36,6 +39,9 @@ READY_PATH = "/readyz"
 METRICS_PATH = "/metrics"
 
 MAX_LONG_POLL_SECONDS = 30.0
+
+GENERATION_LABEL = "streamingjob.dev/generation"
+"""Which driver an executor pod belongs to: the driver has Spark put it there, the operator finds it by it."""
 
 # A name is a directory in storage and part of an object's name.
 SAVEPOINT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$"

@@ -9,6 +9,7 @@ from snapshot_engine.wire.control import (
     HEALTH_PATH,
     METRICS_PATH,
     READY_PATH,
+    SLOT_PORT,
     SPARK_BLOCK_MANAGER_PORT,
     SPARK_DRIVER_PORT,
     SPARK_SECRET_FILE,
@@ -19,6 +20,7 @@ from snapshot_engine.wire.spec import StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.ownership import Owner
 from streamingjob_operator.manifests.pod_security import (
+    WORK_DIRECTORY,
     container_security_context,
     pod_security_context,
     scratch_environment,
@@ -33,6 +35,9 @@ from streamingjob_operator.resource import DriverRecord, RestorePoint
 CONTAINER_NAME = "driver"
 CONFIG_DIRECTORY = "/etc/streamingjob"
 TERMINATION_GRACE_SECONDS = 30
+
+# In executors Spark sets it.
+_LOCAL_DIRECTORIES = {"name": "SPARK_LOCAL_DIRS", "value": WORK_DIRECTORY}
 
 RUN = ("driver",)
 PLAN = ("driver", "--plan")
@@ -96,7 +101,7 @@ def _container(owner: Owner, stored: StoredSpec, program: tuple[str, ...], gener
         "image": stored.image,
         "imagePullPolicy": spec.image_pull_policy.value,
         "args": list(program),
-        "env": [*_identity_environment(owner, generation), *scratch_environment()],
+        "env": [*_identity_environment(owner, generation), *scratch_environment(), _LOCAL_DIRECTORIES],
         "envFrom": storage_environment_sources(spec),
         "resources": _resources(spec),
         "securityContext": container_security_context(),
@@ -150,6 +155,7 @@ def _ports() -> list[dict[str, Any]]:
         {"name": CONTROL_PORT_NAME, "containerPort": CONTROL_PORT},
         {"name": "spark", "containerPort": SPARK_DRIVER_PORT},
         {"name": "blockmanager", "containerPort": SPARK_BLOCK_MANAGER_PORT},
+        {"name": "slots", "containerPort": SLOT_PORT},
     ]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from snapshot_engine.wire.control import SECRETS_DIRECTORY, SPARK_SECRET_FILE
+from snapshot_engine.wire.control import EXECUTOR_CONTAINER_NAME, SECRETS_DIRECTORY, SPARK_SECRET_FILE
 from snapshot_engine.wire.spec import StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.ownership import Owner
@@ -15,8 +15,6 @@ from streamingjob_operator.manifests.pod_security import (
 )
 from streamingjob_operator.manifests.pod_template import merge_pod_template
 from streamingjob_operator.manifests.storage import storage_environment_sources, storage_mounts, storage_volumes
-
-CONTAINER_NAME = "executor"
 
 
 def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, A
 
 def _container(spec: StreamingJobSpec) -> dict[str, Any]:
     return {
-        "name": CONTAINER_NAME,
+        "name": EXECUTOR_CONTAINER_NAME,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy.value,
         "securityContext": container_security_context(),

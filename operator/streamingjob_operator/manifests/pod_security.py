@@ -6,6 +6,8 @@ from typing import Any
 JOB_USER = 1000
 SCRATCH_DIRECTORY = "/tmp"
 WORK_DIRECTORY = "/var/lib/streamingjob/work"
+# Spark takes a volume of such a name in an executor as its own, instead of adding another one at the same path.
+WORK_VOLUME = "spark-local-dir-1"
 
 
 def pod_security_context() -> dict[str, Any]:
@@ -29,18 +31,15 @@ def container_security_context() -> dict[str, Any]:
 
 def scratch_volumes() -> list[dict[str, Any]]:
     """The root file system is read-only: this is where Spark and Python write."""
-    return [{"name": "tmp", "emptyDir": {}}, {"name": "work", "emptyDir": {}}]
+    return [{"name": "tmp", "emptyDir": {}}, {"name": WORK_VOLUME, "emptyDir": {}}]
 
 
 def scratch_mounts() -> list[dict[str, Any]]:
     return [
         {"name": "tmp", "mountPath": SCRATCH_DIRECTORY},
-        {"name": "work", "mountPath": WORK_DIRECTORY},
+        {"name": WORK_VOLUME, "mountPath": WORK_DIRECTORY},
     ]
 
 
 def scratch_environment() -> list[dict[str, Any]]:
-    return [
-        {"name": "HOME", "value": SCRATCH_DIRECTORY},
-        {"name": "SPARK_LOCAL_DIRS", "value": WORK_DIRECTORY},
-    ]
+    return [{"name": "HOME", "value": SCRATCH_DIRECTORY}]

@@ -5,6 +5,7 @@ from typing import Any
 from snapshot_engine.wire.control import (
     CONTROL_PORT,
     CONTROL_PORT_NAME,
+    SLOT_PORT,
     SPARK_BLOCK_MANAGER_PORT,
     SPARK_DRIVER_PORT,
 )
@@ -17,6 +18,7 @@ def build_service(owner: Owner) -> dict[str, Any]:
         CONTROL_PORT_NAME: CONTROL_PORT,
         "spark": SPARK_DRIVER_PORT,
         "blockmanager": SPARK_BLOCK_MANAGER_PORT,
+        "slots": SLOT_PORT,
     }
     return {
         "apiVersion": "v1",

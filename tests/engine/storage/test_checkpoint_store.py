@@ -450,3 +450,33 @@ def test_a_store_that_was_not_acquired_only_looks(job: Any, blobs: BlobStore) ->
     assert looking.load().checkpoint == 1
     with pytest.raises(StorageError, match="has not been acquired"):
         looking.next_checkpoint_id()
+
+
+def test_a_restore_is_done_when_it_has_led_to_a_checkpoint(job: Any, blobs: BlobStore) -> None:
+    def driver(restore_id: str | None) -> CheckpointStore:
+        store: CheckpointStore = job.store(blobs)
+        store.acquire("uid-1", restore_id=restore_id)
+        return store
+
+    assert not driver("upgrade-2").restore_is_done
+    second = driver("upgrade-2")
+    assert not second.restore_is_done, "the first one completed nothing"
+    job.checkpoint(second)
+    assert driver("upgrade-2").restore_is_done
+    job.checkpoint(driver(None))
+    assert driver("upgrade-2").restore_is_done, "a driver that was told nothing does not forget it"
+    assert not driver("upgrade-3").restore_is_done
+
+
+def test_deleting_a_jobs_state_leaves_its_savepoints_and_other_jobs_alone(
+    job: Any, blobs: BlobStore, paths: Paths
+) -> None:
+    store = job.acquired(blobs)
+    job.checkpoint(store)
+    number = store.next_checkpoint_id()
+    store.complete_savepoint(job.manifest(store, number), "mine")
+    store.delete_all_but_savepoints("another uid")
+    assert job.store(blobs).latest() is not None
+    store.delete_all_but_savepoints("uid-1")
+    assert {path.split("/")[0] for path in paths(blobs)} == {"savepoints"}
+    assert job.store(blobs).load("savepoints/mine").checkpoint == number

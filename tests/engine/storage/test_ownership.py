@@ -204,3 +204,19 @@ def test_a_driver_that_is_stopped_replaced_and_resumed_does_no_harm(tmp_path: Pa
     for ref in new.list():
         assert new.load(ref).checkpoint == ref.checkpoint
     job.checkpoint(new)
+
+
+def test_a_numbered_driver_that_starts_late_does_not_take_the_storage_from_its_successor(
+    job: Any, blobs: BlobStore
+) -> None:
+    job.store(blobs).acquire("uid-1", driver=4)
+    with pytest.raises(OwnershipLost):
+        job.store(blobs).acquire("uid-1", driver=3)
+    with pytest.raises(OwnershipLost):
+        job.store(blobs).acquire("uid-1", driver=4)
+    assert job.store(blobs).acquire("uid-1", driver=5) == 2
+
+
+def test_drivers_of_a_job_that_takes_the_state_over_are_numbered_anew(job: Any, blobs: BlobStore) -> None:
+    job.store(blobs).acquire("uid-1", driver=7)
+    assert job.store(blobs).acquire("uid-2", take_over=True, driver=1) == 2

@@ -1,0 +1,63 @@
+"""What Spark is told on Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from snapshot_engine.runtime.spark_settings import MIB, DriverPod, kubernetes_settings, split_executor_memory
+from snapshot_engine.wire.spark_conf import why_refused
+from snapshot_engine.wire.spec import StreamingJob
+
+POD = DriverPod("orders-driver-3", "10.1.2.3", 3)
+
+
+def _settings(name: str = "orders", template: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
+    job = {
+        "metadata": {"name": name, "namespace": "shop", "uid": "u"},
+        "spec": {"image": "engine:1", "pipeline": {"entrypoint": "jobs:main"}, **spec},
+    }
+    return kubernetes_settings(StreamingJob.model_validate(job), POD, template or {})
+
+
+def test_the_reserve_comes_on_top_of_the_instances() -> None:
+    assert _settings(executor={"instances": 3, "standby": 2})["spark.executor.instances"] == "5"
+    assert _settings(parallelism=5, executor={"cores": 2})["spark.executor.instances"] == "3"
+
+
+def test_executors_find_the_driver_by_its_own_address_and_belong_to_its_pod() -> None:
+    settings = _settings()
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "10.1.2.3"
+    assert settings["spark.kubernetes.driver.pod.name"] == "orders-driver-3"
+    assert settings["spark.kubernetes.executor.label.streamingjob.dev/generation"] == "3"
+
+
+def test_the_heap_and_the_rest_make_up_the_whole_pod() -> None:
+    settings = _settings(executor={"memory": "2Gi"})
+    assert (settings["spark.executor.memory"], settings["spark.executor.memoryOverhead"]) == ("450m", "1598m")
+
+
+@pytest.mark.parametrize("gib", [1, 2, 8, 64])
+def test_the_slots_get_most_of_the_memory(gib: int) -> None:
+    heap, rest = split_executor_memory(gib * 1024 * MIB)
+    assert heap + rest == gib * 1024
+    assert rest > heap
+
+
+def test_names_stay_within_what_kubernetes_allows() -> None:
+    prefix = _settings(name="a" * 45)["spark.kubernetes.executor.podNamePrefix"]
+    assert len(f"{prefix}-exec-1234567890") <= 63
+
+
+def test_processors_that_a_template_asks_for_are_asked_of_spark() -> None:
+    resources = {"requests": {"cpu": "250m"}, "limits": {"cpu": 2}}
+    settings = _settings(template={"spec": {"containers": [{"name": "executor", "resources": resources}]}})
+    assert settings["spark.kubernetes.executor.request.cores"] == "250m"
+    assert settings["spark.kubernetes.executor.limit.cores"] == "2"
+
+
+def test_what_the_engine_sets_a_user_cannot_set() -> None:
+    mine = {key for key in _settings() if not key.startswith("spark.ui.")}
+    users = {key for key in mine if why_refused(key) is None}
+    assert users == set()
