@@ -141,7 +141,7 @@ def test_a_pod_template_is_merged_and_never_replaces():
     assert own["resources"]["limits"] == {"memory": "1Gi", "cpu": "2"}
     assert environment(pod)["A"] == "1" and environment(pod)["STREAMINGJOB_UID"] == "uid-1"
     assert sidecar["name"] == "sidecar"
-    assert {"config", "tmp", "work", "more"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert {"config", "tmp", "spark-local-dir-1", "more"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
 
 
 def test_a_stored_spec_can_be_read_back_and_runs_the_same():

@@ -1,0 +1,105 @@
+"""The driver in its pod, as far as it needs no Spark: what it was told, planning, and removing a job's state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from snapshot_engine.cli import driver as command
+from snapshot_engine.runtime import driver
+from snapshot_engine.storage.local import LocalBlobs
+from snapshot_engine.wire import control
+from snapshot_engine.wire.control import Environment
+from snapshot_engine.wire.status import ExitCode
+
+SOURCE = """
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.discard import DiscardSink
+
+def pipeline(env):
+    env.from_source(bids(keys=10, count=1000), uid="bids").sink_to(DiscardSink(), uid="out")
+"""
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes the files that are mounted into a driver pod; returns where its termination report is."""
+    last_word = tmp_path / "termination-log"
+    monkeypatch.setattr(control, "MANIFEST_PATH", str(tmp_path / "job.yaml"))
+    monkeypatch.setattr(control, "PIPELINE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(command, "TERMINATION_MESSAGE_PATH", str(last_word))
+
+    def mount(**spec: Any) -> Path:
+        job = {
+            "apiVersion": "streamingjob.dev/v1alpha1",
+            "kind": "StreamingJob",
+            "metadata": {"name": "orders", "namespace": "shop", "uid": "uid-1"},
+            "spec": {
+                "pipeline": {"source": SOURCE},
+                "checkpoint": {"storage": {"uri": f"file://{tmp_path}/ck"}},
+                **spec,
+            },
+        }
+        Path(control.MANIFEST_PATH).write_text(yaml.safe_dump(job))
+        return last_word
+
+    return mount
+
+
+def _report(last_word: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(last_word.read_text())
+    return report
+
+
+def test_the_operators_word_about_what_to_restore_counts_and_not_what_was_left_in_the_spec(pod: Any) -> None:
+    pod(restoreFrom="an-old-one")
+    told = {Environment.GENERATION: "4", Environment.RESTORE_ID: "x", Environment.RESTORE_FROM: "upgrade-3"}
+    job = driver.load_job()
+    settings = driver.settings_for(job, driver.Launch.from_environment({str(k): v for k, v in told.items()}))
+    assert (settings.driver, settings.restore_id) == (4, "x")
+    assert settings.restore_from == "savepoints/upgrade-3"
+    assert settings.take_over
+    plain = driver.settings_for(job, driver.Launch.from_environment({str(Environment.GENERATION): "5"}))
+    assert plain.restore_from is None
+    assert not plain.take_over
+
+
+def test_a_pipeline_that_can_be_planned_is_told_by_exit_code_0(pod: Any) -> None:
+    last_word = pod()
+    assert command.check() == ExitCode.FINISHED
+    assert _report(last_word)["phase"] == "Finished"
+
+
+def test_a_pipeline_in_a_config_map_is_read_from_its_file(pod: Any, tmp_path: Path) -> None:
+    pod(pipeline={"configMap": {"name": "code", "key": "orders.py"}})
+    (tmp_path / "orders.py").write_text(SOURCE)
+    assert command.check() == ExitCode.FINISHED
+
+
+def test_a_pipeline_that_cannot_be_planned_leaves_the_reason_in_the_termination_report(pod: Any) -> None:
+    last_word = pod(pipeline={"source": "def pipeline(env):\n    env.no_such_step()\n"})
+    assert command.check() == ExitCode.INVALID_PIPELINE
+    assert "no_such_step" in _report(last_word)["error"]
+
+
+def test_a_mistake_in_the_code_itself_is_told_with_its_line(pod: Any) -> None:
+    last_word = pod(pipeline={"source": "import nowhere_to_be_found\n\ndef pipeline(env): ...\n"})
+    assert command.check() == ExitCode.INVALID_PIPELINE
+    assert "nowhere_to_be_found" in _report(last_word)["error"]
+
+
+def test_removing_the_state_of_a_job_leaves_what_is_not_its_own(pod: Any, tmp_path: Path) -> None:
+    pod()
+    job = driver.load_job()
+    store = driver.open_job_store(driver.settings_for(job, driver.Launch.from_environment({})))
+    store.acquire("uid-2")
+    assert command.clean() == ExitCode.FINISHED
+    assert store.list() == ()
+    assert list(LocalBlobs(str(tmp_path / "ck")).list("shop/orders")), "the state of a newer job of that name stays"
+    store.acquire("uid-1", take_over=True)
+    assert command.clean() == ExitCode.FINISHED
+    assert not list(LocalBlobs(str(tmp_path / "ck")).list("shop/orders"))
