@@ -1,0 +1,138 @@
+"""A real cluster, the operator installed in it by helm, and jobs; a namespace and an operator for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from localcluster.testing.chosen_cluster import ChosenCluster
+from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
+from localcluster.testing.namespace import Namespace
+from streaming_job import StreamingJob
+
+from streamingjob_operator.kube import PODS, Kube
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "streamingjob-operator"
+LONGEST_SECONDS = 1800
+"""The first test of a machine builds Kubernetes and the image."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(LONGEST_SECONDS))
+
+
+class Operator:
+    """The operator's Deployment in a namespace, as helm installs it for that namespace alone."""
+
+    def __init__(self, helm: str, cluster: ChosenCluster, namespace: Namespace, image: str) -> None:
+        self._helm = helm
+        self._cluster = cluster
+        self.namespace = namespace
+        self._image = image
+        self.release = "streamingjob-operator"
+
+    def helm(self, *arguments: str) -> str:
+        command = [self._helm, "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", self.namespace.name]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, f"helm {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def install(self, *settings: str) -> str:
+        repository, _, tag = self._image.rpartition(":")
+        values = [
+            f"image.repository={repository}",
+            f"image.tag={tag}",
+            f"watchNamespaces={{{self.namespace.name}}}",
+            "crd.install=false",  # there is one for the whole cluster, and other releases may be there
+            "resources.requests.cpu=10m",
+            *settings,
+        ]
+        options = [word for value in values for word in ("--set", value)]
+        return self.helm("upgrade", "--install", self.release, str(CHART), *options, "--wait", "--timeout=4m")
+
+    def pods(self) -> list[str]:
+        selector = "app.kubernetes.io/name=streamingjob-operator"
+        return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]
+
+    def kill(self) -> None:
+        """As a crash or a lost node would: it gets no time to finish anything."""
+        self.namespace.kubectl("delete", "pod", *self.pods(), "--force", "--grace-period=0")
+
+    def scale(self, replicas: int) -> None:
+        self.namespace.kubectl("scale", f"deployment/{self.release}", f"--replicas={replicas}")
+
+    def log(self) -> str:
+        return self.namespace.kubectl("logs", f"deployment/{self.release}", "--tail=200")
+
+
+@pytest.fixture(scope="session")
+def crd(cluster: ChosenCluster) -> None:
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds" / "streamingjobs.yaml"))
+    cluster.kubectl("wait", "--for=condition=Established", "crd/streamingjobs.streamingjob.dev", "--timeout=60s")
+
+
+@pytest.fixture
+def operator(
+    crd: None, cluster: ChosenCluster, namespace: Namespace, project_image: str, tool: Callable[[str], str]
+) -> Iterator[Operator]:
+    installed = Operator(str(tool("helm")), cluster, namespace, project_image)
+    installed.install()
+    yield installed
+    print(installed.log())
+
+
+@pytest.fixture
+def make_job(namespace: Namespace, project_image: str) -> Callable[[str], StreamingJob]:
+    claim = namespace.shared_volume("state")
+
+    def make(name: str) -> StreamingJob:
+        return StreamingJob(namespace, name, claim, project_image)
+
+    return make
+
+
+@pytest.fixture
+def job(operator: Operator, make_job: Callable[[str], StreamingJob]) -> StreamingJob:
+    return make_job("orders")
+
+
+@pytest.fixture
+def delete_now(cluster: ChosenCluster, namespace: Namespace) -> Callable[[str], float]:
+    """`kubectl delete pod --force --grace-period=0` without the time that kubectl takes to start.
+
+    Returns the moment before the request.
+    """
+    import time
+
+    def delete(pod: str) -> float:
+        async def ask() -> float:
+            kube = await Kube.connect()
+            try:
+                before = time.time()
+                await kube.delete(PODS, namespace.name, pod, grace=0)
+                return before
+            finally:
+                await kube.close()
+
+        os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
+        return asyncio.run(ask())
+
+    return delete
+
+
+def explain(job: StreamingJob) -> dict[str, Any]:
+    return {"status": job.status, "pods": job.pod_names("executor")}
