@@ -1,0 +1,44 @@
+"""What the README tells a newcomer to do, in a fresh namespace."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+import yaml
+from conftest import ROOT
+from localcluster.testing.namespace import host_volume
+from pipelines import rows_of
+from streaming_job import StreamingJob
+
+EXAMPLE = ROOT / "examples" / "kubernetes" / "orders.yaml"
+
+
+def test_helm_install_apply_wait_and_the_output_is_exact(operator, namespace, project_image):
+    documents = list(yaml.safe_load_all(EXAMPLE.read_text()))
+    claim, job = documents
+    provide_volume(namespace, claim["metadata"]["name"])
+
+    namespace.kubectl("apply", "-f", str(EXAMPLE))
+    namespace.kubectl("wait", "--for=condition=Ready", "sj/orders", "--timeout=5m", timeout=310)
+    print(namespace.kubectl("get", "sj"))
+
+    orders = StreamingJob(namespace, "orders", claim["metadata"]["name"], project_image)
+    assert orders.condition("Ready")["status"] == "True"
+    status = orders.until_finished()
+    print(namespace.kubectl("get", "sj"))
+    assert status["checkpoint"]["lastCompletedId"] >= 1
+    rows = rows_of(orders.output)
+    assert pc.sum(rows["bids"]).as_py() == job["spec"]["pipeline"]["args"]["rows"]
+    assert len(set(zip(rows["auction"].to_pylist(), rows["window_start"].to_pylist(), strict=True))) == rows.num_rows
+    assert orders.condition("Completed")["status"] == "True"
+
+
+def provide_volume(namespace, claim):
+    """What a storage class does elsewhere."""
+    if namespace.shared_folders is None:
+        return
+    folder = namespace.shared_folders / namespace.name / claim
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    name = f"{namespace.name}-{claim}"
+    namespace.cluster_kubectl.apply(host_volume(name, folder, namespace.name, claim))
+    namespace.leaving.callback(namespace.cluster_kubectl, "delete", "pv", name, "--wait=false", "--ignore-not-found")

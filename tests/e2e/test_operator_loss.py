@@ -1,0 +1,57 @@
+"""The operator dies in the middle of things, and goes on where it was."""
+
+from __future__ import annotations
+
+from pipelines import KEYED, check_regions, check_windows
+from test_executor_loss import RATE as REGION_RATE
+from test_executor_loss import a_working_executor
+
+RATE = 2000
+COUNT = RATE * 60
+
+
+def test_an_upgrade_is_finished_by_the_operators_successor(job, operator):
+    job.apply(KEYED, count=COUNT, rate=RATE, parallelism=2)
+    job.until_ready()
+    job.until_checkpoint(2)
+    job.patch(parallelism=1)
+    job.until("the upgrade to have begun", lambda s: s["operation"]["step"] in ("Plan", "Stop"), seconds=60)
+    operator.kill()
+    job.until("the upgrade to be under way", lambda s: s["operation"]["step"] in ("Stop", "Kill", "Start"), seconds=120)
+    operator.kill()
+    status = job.until("the upgrade's end", lambda s: s["phase"] == "Running" and "operation" not in s)
+    assert status["driver"]["generation"] == 2, "no second driver was made for it"
+    job.until_finished()
+    check_windows(job.output, COUNT)
+
+
+def test_a_driver_that_died_with_the_operator_is_replaced(job, operator, delete_now):
+    job.apply(KEYED, count=COUNT, rate=RATE, parallelism=2)
+    job.until_ready()
+    job.until_checkpoint(2)
+    (driver,) = job.running("driver")
+    delete_now(driver)
+    operator.kill()
+    job.until("the next driver", lambda s: s["driver"]["generation"] == 2 and s["phase"] == "Running")
+    job.until_finished()
+    check_windows(job.output, COUNT)
+
+
+def test_an_executor_that_is_lost_while_no_operator_runs_is_recovered_from(job, operator, delete_now):
+    count = REGION_RATE * 90
+    job.apply(count=count, rate=REGION_RATE, parallelism=3, executor={"instances": 3, "standby": 1})
+    job.until_ready()
+    pod, (region,) = a_working_executor(job)
+    before = job.attempts()
+    operator.scale(0)
+    job.namespace.wait_for("no operator to run", lambda: not operator.pods() or None)
+
+    delete_now(pod)
+    job.until_rows(count // 2)
+    operator.scale(1)
+
+    job.until("the restart to be seen", lambda s: job.attempts()[str(region)] > before[str(region)])
+    job.until_finished()
+    check_regions(job.output, count)
+    others = {name: number for name, number in before.items() if name != str(region)}
+    assert {name: job.attempts()[name] for name in others} == others
