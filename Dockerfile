@@ -54,5 +54,6 @@ RUN --mount=type=cache,target=/var/cache/numba \
 
 USER 1000:0
 WORKDIR /tmp
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/entrypoint.sh"]
+# Only the program itself gets signals: a driver stops its Spark in its own time.
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/entrypoint.sh"]
 CMD ["operator"]

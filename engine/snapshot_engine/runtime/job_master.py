@@ -577,7 +577,11 @@ class JobMaster:
     async def _watch_executors(self) -> None:
         known: list[ExecutorInfo] = []
         while True:
-            found = await asyncio.to_thread(self._launcher.executors)
+            try:
+                found = await asyncio.to_thread(self._launcher.executors)
+            except Exception as error:
+                log.warning("the executors are not known now: %s", error)
+                found = known
             if found != known:
                 self.events.executors_changed(found)
                 known = found

@@ -53,13 +53,16 @@ class Placements:
         with self._changed:
             launch = self._launches.setdefault((region, attempt), _Launch())
             self._await_last_words(region, attempt)
-            while not launch.given_up:
-                placed = self._try(slots)
+        while True:
+            known = self._executors()  # Spark is asked without the lock, which the JobMaster waits for
+            with self._changed:
+                if launch.given_up:
+                    return None
+                placed = self._try(slots, known)
                 if placed is not None:
                     launch.placed = dict(placed)
                     return placed
                 self._changed.wait(LOOK_SECONDS)
-            return None
 
     def give_up(self, region: int, attempt: Attempt) -> None:
         with self._changed:
@@ -115,6 +118,12 @@ class Placements:
         with self._changed:
             return {executor for launch in self._launches.values() for executor in launch.placed.values()}
 
+    def settled(self) -> bool:
+        """Whether every region has its slots: nobody waits for room."""
+        with self._changed:
+            launches = self._launches.values()
+            return bool(launches) and all(each.arrived and each.placed.keys() <= each.arrived for each in launches)
+
     def _await_last_words(self, region: int, attempt: Attempt) -> None:
         deadline = time.monotonic() + LAST_WORD_SECONDS
         while (left := deadline - time.monotonic()) > 0:
@@ -123,8 +132,8 @@ class Placements:
                 return
             self._changed.wait(left)
 
-    def _try(self, slots: Sequence[int]) -> Mapping[int, str] | None:
-        usable = self.usable()
+    def _try(self, slots: Sequence[int], known: Sequence[ExecutorInfo]) -> Mapping[int, str] | None:
+        usable = [executor for executor in known if executor.id not in self._fenced]
         now = time.monotonic()
         if len(usable) < self._instances and now < self._strength_until:
             return None

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_EXECUTOR = "driver"
 """What Spark calls the one executor of a `local` master."""
-ARRIVAL_SECONDS = 60.0
+ARRIVAL_SECONDS = 120.0
 """A slot that was given an executor and has not said a word for so long will not."""
 MOST_EMBEDDED_SLOTS = 64
 """A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
@@ -81,6 +81,7 @@ class SparkLauncher:
         self._context = context
         self._scala = context._jsc.sc()
         self._placements = Placements(self._list_executors, instances)
+        self._warm: set[str] = set()
         self.control_host = control_host
 
     @property
@@ -104,7 +105,10 @@ class SparkLauncher:
 
     def executors(self) -> list[ExecutorInfo]:
         in_use = self._placements.in_use()
-        return [replace(executor, standby=executor.id not in in_use) for executor in self._placements.usable()]
+        found = [replace(executor, standby=executor.id not in in_use) for executor in self._placements.usable()]
+        if self._placements.settled():
+            self._warm_up([executor.id for executor in found if executor.standby])
+        return found
 
     def replace_executor(self, executor: str) -> None:
         """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one."""
@@ -120,6 +124,24 @@ class SparkLauncher:
             log.info("executor %s %s", executor, "is being replaced" if done else "was not Spark's any more")
         except Exception as failure:
             log.warning("executor %s could not be replaced: %s", executor, _first_line(failure))
+
+    def _warm_up(self, reserve: Sequence[str]) -> None:
+        """An executor's first Python process takes seconds to start: in reserve it is started before it is needed."""
+        for executor in reserve:
+            if executor != LOCAL_EXECUTOR and executor not in self._warm:
+                self._warm.add(executor)
+                name = f"warm-up-{executor}"
+                InheritableThread(target=self._touch, args=(executor,), name=name, daemon=True).start()
+
+    def _touch(self, executor: str) -> None:
+        try:
+            self._context.setJobGroup(f"warm-up-{executor}", "a task that does nothing", False)
+            reached = self._located([executor]).mapPartitions(_say_where).collect()
+        except Exception as failure:
+            log.info("executor %s was not warmed up: %s", executor, _first_line(failure))
+            reached = []
+        if reached != [executor]:
+            self._warm.discard(executor)  # it went elsewhere: again at the next look
 
     def _list_executors(self) -> list[ExecutorInfo]:
         found = self._scala.statusStore().executorList(True)
@@ -195,6 +217,10 @@ def _run_slot(task: SlotTask, _: Iterator[Any]) -> Iterator[Any]:
     context = BarrierTaskContext.get()
     Slot(task, task.slots()[context.partitionId()], _executor_id()).run()
     return iter(())
+
+
+def _say_where(_: Iterable[Any]) -> Iterable[Any]:
+    return [_executor_id()]
 
 
 def _executor_id() -> str:

@@ -85,3 +85,12 @@ def test_slots_count_where_they_are_and_not_where_they_were_meant_to_be() -> Non
     placements.slot_started(0, FIRST, 0, "2")
     assert placements.in_use() == {"2"}
     assert placements.choose(1, FIRST, [0]) == {0: "1"}
+
+
+def test_all_is_settled_when_every_slot_has_arrived() -> None:
+    placements = Placements(Cluster("1"), instances=1)
+    assert not placements.settled(), "nothing was placed yet"
+    placements.choose(0, FIRST, [0])
+    assert not placements.settled()
+    placements.slot_started(0, FIRST, 0, "1")
+    assert placements.settled()
