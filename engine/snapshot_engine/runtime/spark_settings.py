@@ -58,6 +58,7 @@ KUBERNETES_SETTINGS: Mapping[str, str] = {
     "spark.kubernetes.executor.podTemplateContainerName": control.EXECUTOR_CONTAINER_NAME,
 }
 
+SMALLEST_HEAP = 512
 LONGEST_POD_NAME_PREFIX = 47
 """Spark adds -exec- and a number of up to ten digits, and 63 characters are allowed."""
 
@@ -102,16 +103,16 @@ def kubernetes_settings(job: StreamingJob, pod: DriverPod, executor_template: Ma
 def split_executor_memory(whole: int) -> tuple[int, int]:
     """MiB of the JVM's heap, which only schedules, and of everything else: the slots, which do the work.
 
-    Spark refuses a heap of less than 450 MiB.
+    Spark refuses a heap that shows as less than 450 MiB, which one of 512 does not.
     """
     total = whole // MIB
-    heap = min(max(450, total // 8), 2048)
+    heap = min(max(SMALLEST_HEAP, total // 8), 2048)
     return heap, max(total - heap, 384)
 
 
 def driver_heap(whole: int) -> int:
     """MiB of the JVM's heap; the JobMaster's own process has the rest."""
-    return min(max(384, whole // MIB * 3 // 8), 4096)
+    return min(max(SMALLEST_HEAP, whole // MIB * 3 // 8), 4096)
 
 
 def _cpu_settings(executor_template: Mapping[str, Any]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from snapshot_engine.runtime.spark import SparkLauncher, context_of, ship_by_val
 from snapshot_engine.runtime.spark_settings import OWNED_SETTINGS
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ROWS = 90_000
 
