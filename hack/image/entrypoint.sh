@@ -50,7 +50,8 @@ run_executor() {
   read_java_options
   local configuration=${SPARK_CONF_DIR:-$SPARK_HOME/conf}
   local classes="$configuration:$SPARK_HOME/jars/*${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}"
-  exec java "${JAVA_OPTIONS[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$classes" \
+  # A secret for Spark's connections is read from a file only by a process that knows its master to be Kubernetes.
+  exec java "${JAVA_OPTIONS[@]}" -Dspark.master=k8s://https://kubernetes.default.svc "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" -cp "$classes" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" \
     --executor-id "$SPARK_EXECUTOR_ID" \
