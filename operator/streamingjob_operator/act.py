@@ -231,10 +231,8 @@ class Actor:
         if answer.outcome != LossOutcome.ACCEPTED:
             return
         self._metrics.pod_losses.labels(job.name, request.reason).inc()
-        regions = ", ".join(answer.regions) or "no region"
-        start = f" from checkpoint {answer.checkpoint_id}" if answer.checkpoint_id is not None else ""
         name = request.pod_name or f"executor {request.executor_id}"
-        message = f"{name} is lost ({request.reason}): {regions} restarts{start}"
+        message = f"{name} is lost ({request.reason}); {_what_restarts(answer)}"
         await self._announcer.announce(job, a.Announcement(Reason.EXECUTOR_LOST, message, warning=True))
 
     async def job_master_of(self, job: Job, status: StreamingJobStatus, memory: JobMemory) -> JobMaster | None:
@@ -249,6 +247,14 @@ class Actor:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)
+
+
+def _what_restarts(answer: PodLostResponse) -> str:
+    if not answer.regions:
+        return "no region had slots there"
+    start = f" from checkpoint {answer.checkpoint_id}" if answer.checkpoint_id is not None else ""
+    regions = f"region {answer.regions[0]} restarts" if len(answer.regions) == 1 else None
+    return f"{regions or 'regions ' + ', '.join(answer.regions) + ' restart'}{start}"
 
 
 def _owner(job: Job) -> Owner:
