@@ -18,7 +18,7 @@ from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.embedded import RunningJob, open_job_store, running_job, ship_local_modules
 from snapshot_engine.runtime.job_master import JobMaster, JobResult
-from snapshot_engine.runtime.job_settings import JobSettings, refuse_unsupported_exchanges, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.spark_settings import DriverPod, kubernetes_settings
@@ -65,9 +65,7 @@ def plan_job(job: StreamingJob) -> JobGraph:
     """Raises what a person can act on if the pipeline cannot be run."""
     code = job.spec.pipeline.config_map
     text = (Path(control.PIPELINE_DIRECTORY) / code.key).read_text(encoding="utf-8") if code is not None else None
-    graph = plan(job, folder=None, config_map=text)
-    refuse_unsupported_exchanges(graph)
-    return graph
+    return plan(job, folder=None, config_map=text)
 
 
 def settings_for(job: StreamingJob, launch: Launch) -> JobSettings:
@@ -95,7 +93,7 @@ def check_plan(job: StreamingJob) -> None:
     settings = settings_for(job, Launch.from_environment(os.environ))
     store = open_job_store(settings)
     if job.spec.upgrade_mode is not UpgradeMode.STATELESS and store.latest() is not None:
-        Restore(store.load(), graph, settings.allow_non_restored_state)
+        Restore(store.load(), ExecutionGraph(graph), settings.allow_non_restored_state)
 
 
 def delete_state(job: StreamingJob) -> None:
