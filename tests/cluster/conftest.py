@@ -1,5 +1,6 @@
 """The cluster fixtures, for every test below this folder: see docs/developers/cluster.md."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def separate_cluster(cluster, tmp_path):
+def folder_on_disk():
+    """Beside the cluster's own cache, for pytest's folders may lie where nodes cannot see them (/dev/shm)."""
+    cache = Settings.from_environment().paths.cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="test-", dir=cache, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def separate_cluster(cluster, folder_on_disk):
     """A cluster beside the one that other tests use: other names, addresses, ports, and a cache of its own.
 
     Not yet up; it shares what was built and downloaded.
@@ -26,7 +36,7 @@ def separate_cluster(cluster, tmp_path):
     if cluster.local is None:
         pytest.skip("only our own cluster can be taken down")
     shared = cluster.local.settings.paths
-    paths = Paths(tmp_path / "cache")
+    paths = Paths(folder_on_disk / "cache")
     paths.cache.mkdir()
     for folder in (shared.programs, shared.debian):
         (paths.cache / folder.name).symlink_to(folder)

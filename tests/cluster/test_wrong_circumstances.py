@@ -77,12 +77,12 @@ def test_a_port_in_use(separate_cluster):
 
 
 @needs_root
-def test_a_full_disk(tmp_path):
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", tmp_path], check=True)
+def test_a_full_disk(folder_on_disk):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder_on_disk], check=True)
     try:
-        message = message_of(localcluster("up", STREAMINGJOB_CLUSTER_CACHE=str(tmp_path)))
+        message = message_of(localcluster("up", STREAMINGJOB_CLUSTER_CACHE=str(folder_on_disk)))
     finally:
-        subprocess.run(["umount", tmp_path], check=True)
+        subprocess.run(["umount", folder_on_disk], check=True)
     assert "0.1 GB free; 8 GB are needed" in message
     assert "STREAMINGJOB_CLUSTER_CACHE" in message
 
