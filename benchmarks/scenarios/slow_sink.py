@@ -23,8 +23,8 @@ from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.protocols import Committable, WriterContext
 from snapshot_engine.testing import RunningJob, slot_pids
 
-TAKES_SECONDS = 0.02
-"""Per batch: fifty batches a second and subtask, while the source could give thousands."""
+TAKES_SECONDS = 0.1
+"""Per batch: ten batches a second and subtask, while the source could give hundreds."""
 
 
 class SlowSink:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,20 @@ SET = click.option(
     "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override a field, such as spec.parallelism=4."
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+class Duration(click.ParamType):
+    """Seconds, from a number with its unit."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from snapshot_engine.wire.quantities import parse_duration
+
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,17 +51,19 @@ def main(verbose: bool) -> None:
 @MANIFEST
 @SET
 @click.option("--restore", metavar="WHICH", help="A checkpoint's id, a savepoint's name, or a path, to start from.")
-@click.option("--for", "duration", metavar="TIME", help="Stop after this time, with a last checkpoint: 30s, 5m.")
+@click.option(
+    "--for", "seconds", type=Duration(), metavar="TIME", help="Stop after this time, with a last checkpoint: 30s, 5m."
+)
 @click.option("--port", type=int, default=0, help="Of the control API and /metrics; a free one if not given.")
 @click.option("--plain", is_flag=True, help="Lines instead of a live table, as when the output is no terminal.")
 @told_to_the_user
 def run(
-    manifest: Path, overrides: tuple[str, ...], restore: str | None, duration: str | None, port: int, plain: bool
+    manifest: Path, overrides: tuple[str, ...], restore: str | None, seconds: float | None, port: int, plain: bool
 ) -> None:
     """Run a job on an embedded Spark until it ends; Ctrl-C stops it with a last checkpoint."""
     from snapshot_engine.cli.run import run_manifest
 
-    raise SystemExit(run_manifest(manifest, overrides, restore, duration, port, plain))
+    raise SystemExit(run_manifest(manifest, overrides, restore, seconds, port, plain))
 
 
 @main.command(hidden=True)

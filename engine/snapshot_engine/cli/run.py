@@ -22,20 +22,18 @@ from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
-from snapshot_engine.wire.quantities import parse_duration
 
 
 def run_manifest(
     manifest: Path,
     overrides: Sequence[str],
     restore: str | None,
-    duration: str | None,
+    seconds: float | None,
     port: int,
     plain: bool,
 ) -> int:
     """Returns the exit code."""
     job = load_manifest(manifest, overrides)
-    seconds = parse_duration(duration) if duration is not None else None
     graph = plan(job, folder=manifest.resolve().parent)
     for warning in graph.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)

@@ -111,3 +111,9 @@ def test_a_job_without_checkpoints_is_listed_as_such(tmp_path: Path) -> None:
     result = invoke("checkpoints", write_job(tmp_path))
     assert result.exit_code == 0, result.output
     assert "no checkpoint" in result.output
+
+
+def test_a_time_without_a_unit_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path), "--for", "30")
+    assert result.exit_code == 2
+    assert "--for" in result.output and "unit" in result.output
