@@ -37,14 +37,15 @@ def main(verbose: bool) -> None:
     """Checkpointed streaming jobs on Spark.
 
     Exit codes: 0 finished or stopped as asked, 2 wrong usage or manifest, 64 restarts used up, 65 the pipeline cannot
-    be planned, 66 the storage belongs to another job, 67 another driver has taken over, 68 the state cannot be read.
+    be planned, 66 the storage belongs to another job, 67 another driver has taken over, 68 the state cannot be read,
+    130 interrupted before the job had begun.
     """
     import logging
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.ERROR, format="%(asctime)s %(levelname)s %(message)s"
     )
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 @main.command()

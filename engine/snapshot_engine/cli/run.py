@@ -24,6 +24,10 @@ from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 
 
+INTERRUPTED = 130
+"""As shells have it: 128 plus the number of SIGINT."""
+
+
 def run_manifest(
     manifest: Path,
     overrides: Sequence[str],
@@ -44,7 +48,11 @@ def run_manifest(
     refuse_unusable(settings.storage)  # told before Spark takes its seconds to start
     slots, regions = slots_of(execution), len(execution.regions)
     click.echo(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
-    launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
+    try:
+        launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
+    except KeyboardInterrupt:
+        click.secho("interrupted before the job had begun; nothing was changed", fg="yellow", err=True)
+        return INTERRUPTED
     view: View = LiveView() if wants_live_view() and not plain else LineView()
     file = running.address_file(job, manifest)
     try:

@@ -33,8 +33,8 @@ from snapshot_engine.storage.pieces import PieceWriter
 FLUSH_SECONDS = 0.005
 """How long rows may wait for company while the slot is busy with other things."""
 LONGEST_WAIT_SECONDS = 0.1
-MOST_ELEMENTS_PER_TURN = 4
-"""A consumer handles up to so many before a source is asked for more: queues stay short, and barriers are quick."""
+TURN_SECONDS = 0.005
+"""A consumer goes on for so long before a source is asked for more: queues stay short, and barriers are quick."""
 SWITCH_SECONDS = 0.0005
 """How long the thread that writes snapshots waits for the interpreter; Python's own 5 ms are for each of its steps."""
 
@@ -143,7 +143,7 @@ class Slot:
             paused = self._exchanges.sources_paused
             for subtask in self._parts.subtasks:
                 subtask.sources_paused = paused
-                if subtask.run(now, MOST_ELEMENTS_PER_TURN):
+                if subtask.run(now, TURN_SECONDS):
                     progressed = True
                 deadline = subtask.deadline()
                 if deadline is not None and deadline <= now:

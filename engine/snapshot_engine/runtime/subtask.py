@@ -72,13 +72,17 @@ class Subtask:
         self._idle_until = 0
         self._stopped_at: int | None = None
 
-    def run(self, now_ms: int, most: int) -> bool:
-        """Up to `most` elements, or one poll of the source; whether anything was done."""
-        steps = 1 if self._is_source else most
-        for done in range(steps):
-            if not self.step(now_ms):
-                return done > 0
-        return True
+    def run(self, now_ms: int, seconds: float) -> bool:
+        """Elements until there are none or the time is up (at least one), or one poll of the source; whether any."""
+        if self._is_source:
+            return self.step(now_ms)
+        until = time.perf_counter() + seconds
+        worked = False
+        while self.step(now_ms):
+            worked = True
+            if time.perf_counter() >= until:
+                break
+        return worked
 
     def step(self, now_ms: int) -> bool:
         """Process one element, or poll the source once; whether anything was done."""
