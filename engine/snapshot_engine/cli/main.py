@@ -16,7 +16,7 @@ SET = click.option(
 OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """Seconds, from a number with its unit."""
 
     name = "duration"

@@ -23,7 +23,6 @@ from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 
-
 INTERRUPTED = 130
 """As shells have it: 128 plus the number of SIGINT."""
 
