@@ -19,9 +19,10 @@ def edge_name(graph: JobGraph, edge: JobEdge) -> str:
 
 
 def check_strategy(execution: ExecutionGraph, strategy: Strategy) -> Iterator[Problem]:
-    """Individual restarts one slot: only where every slot is its own region."""
+    """Individual restarts one slot: only where every slot is its own region, and takes no other along."""
     if strategy is not Strategy.INDIVIDUAL:
         return
+    yield from _edges_that_take_consumers_along(execution)
     graph = execution.graph
     for edge in graph.edges:
         several = len(execution.region_of[SubtaskId(edge.producer, 0)].slots()) > 1
@@ -36,6 +37,24 @@ def check_strategy(execution: ExecutionGraph, strategy: Strategy) -> Iterator[Pr
                 f"recovery strategy Individual is not possible: the {edge.partitioning.value} edge "
                 f"{edge_name(graph, edge)} {how} joins several slots into one region; "
                 "cut it with a committed, durable or memory exchange, or use strategy Region",
+            )
+
+
+def _edges_that_take_consumers_along(execution: ExecutionGraph) -> Iterator[Problem]:
+    graph = execution.graph
+    for edge in graph.edges:
+        exchange = execution.exchange_of(edge)
+        producer = graph.vertices[edge.producer]
+        if exchange.cuts_regions and not exchange.producer_may_restart_alone(producer.declared_deterministic):
+            cure = (
+                "make it committed"
+                if exchange is Exchange.BLOCKING
+                else "make it committed, or declare its producer deterministic"
+            )
+            yield _problem(
+                graph.vertices[edge.consumer],
+                f"recovery strategy Individual is not possible: the {exchange.value} exchange {edge_name(graph, edge)} "
+                f"restarts its consumers with its producer; {cure}, or use strategy Region",
             )
 
 
@@ -95,9 +114,27 @@ def _reasons_against(graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
         channels += 1 if forward else graph.vertices[edge.producer].parallelism
     if channels > 1:
         yield f"{vertex.operators[0].name!r} has {channels} input channels, whose rows meet in no fixed order"
+    yield from _reasons_of_the_source(vertex)
+    for edge in graph.outputs_of(vertex.uid):
+        if edge.partitioning is Partitioning.REBALANCE and graph.vertices[edge.consumer].parallelism > 1:
+            yield f"{vertex.operators[-1].name!r} hands whole batches out in turn, which are cut differently each time"
     for operator in vertex.operators:
         if operator.nondeterminism:
             yield f"{operator.name!r} at {operator.location} is not: {operator.nondeterminism}"
+
+
+def _reasons_of_the_source(vertex: JobVertex) -> Iterator[str]:
+    """Splits that are read in turn meet in an order that depends on when each had rows."""
+    source = vertex.operators[0].source
+    if source is None or getattr(source, "sequential", False):
+        return
+    try:
+        splits = -(-len(source.splits(vertex.parallelism)) // vertex.parallelism)
+    except Exception as error:
+        yield f"the splits of {vertex.operators[0].name!r} cannot be listed ({error}), and it may have several"
+        return
+    if splits > 1:
+        yield f"{vertex.operators[0].name!r} reads {splits} splits in turn, whose rows meet in no fixed order"
 
 
 def _problem(vertex: JobVertex, message: str) -> Problem:

@@ -6,7 +6,7 @@ A region that has run undisturbed for the quiet time gets its whole budget back,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,12 @@ class RestartConfig:
     per_region: int | None = 10
     per_job: int | None = 30
     quiet_time: float = 600.0
+
+    def for_regions(self, count: int) -> RestartConfig:
+        """A lost machine may take all regions with it: the job's budget is at least what they have together."""
+        if self.per_job is None or self.per_region is None:
+            return self
+        return replace(self, per_job=max(self.per_job, count * self.per_region))
 
 
 @dataclass(frozen=True, slots=True)

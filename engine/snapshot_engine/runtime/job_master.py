@@ -139,7 +139,7 @@ class JobMaster:
         """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
-            RestartBudget(settings.restarts),
+            RestartBudget(settings.restarts.for_regions(len(graph.regions))),
             settings.strategy,
             self.cuts.deterministic,
             self.cuts.starts_after,

@@ -46,6 +46,10 @@ class JobSettings:
     """How long slots have to stop by themselves before Spark is asked to end them."""
 
 
+JOB_BUDGET_FACTOR = 3
+"""A job may restart regions so many times as often as one region may restart; with more regions, once for each."""
+
+
 def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
     """`storage_uri` is resolved by the caller: a mounted claim, a uri, or a folder beside the manifest."""
     spec, meta = job.spec, job.metadata
@@ -60,7 +64,7 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
         name=meta.name,
         namespace=meta.namespace,
         uid=meta.uid or f"embedded-{meta.namespace}-{meta.name}",
-        storage=StorageConfig(storage_uri, Layout(meta.namespace, meta.name), {}, pieces),
+        storage=StorageConfig(storage_uri, Layout(meta.namespace, meta.name), {}, pieces, _is_elsewhere(storage_uri)),
         checkpoint=CheckpointConfig(
             interval=checkpoint.interval,
             min_pause=checkpoint.min_pause,
@@ -75,7 +79,7 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
             factor=recovery.backoff.multiplier,
             jitter=recovery.backoff.jitter,
             per_region=recovery.max_restarts,
-            per_job=None,
+            per_job=JOB_BUDGET_FACTOR * recovery.max_restarts,
             quiet_time=recovery.window,
         ),
         strategy=Strategy(recovery.strategy.value),
@@ -86,6 +90,11 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
         allow_non_restored_state=spec.allow_non_restored_state,
         allow_older_checkpoint=recovery.allow_older_checkpoint,
     )
+
+
+def _is_elsewhere(uri: str) -> bool:
+    """Whether reading a checkpoint goes over the network: then slots keep copies on their own disk."""
+    return "://" in uri and not uri.startswith("file://")
 
 
 class Unsupported(Exception):

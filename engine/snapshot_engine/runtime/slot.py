@@ -61,7 +61,12 @@ class Slot:
         self._inbounds: list[SocketInbound] = []
         self._blobs = task.settings.storage.open()
         self._writer = SnapshotWriter(self._blobs, self._piece_writer, self._wake)
-        reader = task.settings.storage.reader(self._blobs)
+        self._copies = task.settings.storage.copies(task.settings.local_folder)
+        if self._copies is not None:
+            self._copies.sweep()
+        self._named: dict[int, set[str]] = {}
+        """The pieces that this slot's snapshots have named, by checkpoint: what local copies are kept of."""
+        reader = task.settings.storage.reader(self._blobs, self._copies)
         self._exchanges = SlotExchanges(
             task, self._poller, reader, self._writer.store_early, self._control.send, self._wake, sent_schema
         )
@@ -191,6 +196,7 @@ class Slot:
                 for subtask in self._parts.subtasks:
                     subtask.complete(message.checkpoint)
                 self._exchanges.publish(message.segments)
+                self._keep_copies_from(message.checkpoint)
             case m.Aborted():
                 self._writer.abort(message.checkpoint)
                 for subtask in self._parts.subtasks:
@@ -238,7 +244,16 @@ class Slot:
 
     def _hand_in_snapshots(self) -> None:
         while not self._writer.results.empty():
-            self._control.send(_answer(self._writer.results.get()))
+            result = self._writer.results.get()
+            if self._copies is not None and result.job.checkpoint is not None:
+                paths = {piece.path for state in result.states for piece in state.pieces}
+                self._named.setdefault(result.job.checkpoint, set()).update(paths)
+            self._control.send(_answer(result))
+
+    def _keep_copies_from(self, checkpoint: int) -> None:
+        if self._copies is not None:
+            self._named = {number: paths for number, paths in self._named.items() if number >= checkpoint}
+            self._copies.keep_only(set().union(*self._named.values()))
 
     def _beat(self) -> None:
         now = time.monotonic()
@@ -256,6 +271,7 @@ class Slot:
             subtask=subtask.index,
             attempt=self._task.attempt,
             options=storage.pieces,
+            copies=self._copies,
         )
 
     def _report(self, error: Exception) -> None:

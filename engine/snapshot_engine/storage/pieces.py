@@ -6,9 +6,11 @@ inside the acknowledgement, and so does everything under the `memory` backend.
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from snapshot_engine.storage.blobs import BlobStore, Buffer
 from snapshot_engine.storage.document import checksum
 from snapshot_engine.storage.errors import CorruptCheckpoint, StateTooLarge
 from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.local_copies import LocalCopies
 from snapshot_engine.storage.open_store import open_store
 
 
@@ -53,7 +56,9 @@ class PieceWriter:
         attempt: Attempt,
         savepoint: str | None = None,
         options: PieceOptions | None = None,
+        copies: LocalCopies | None = None,
     ) -> None:
+        self._copies = copies
         self.written: list[PieceHandle] = []
         self.size = 0
         self._blobs = blobs
@@ -87,6 +92,8 @@ class PieceWriter:
             return PieceHandle(path, size, checksum(*buffers), inline=b"".join(buffers))
         handle = PieceHandle(path, size, checksum(*buffers), shared)
         self._blobs.write(self._where.absolute(path), buffers)
+        if self._copies is not None:
+            self._copies.write(path, buffers)
         self.written.append(handle)
         return handle
 
@@ -122,6 +129,8 @@ class PieceReader:
     where: Layout
     options: Mapping[str, Any] | None = None
     """For stores that a URI names."""
+    copies: LocalCopies | None = None
+    """Looked at before storage is."""
     _elsewhere: dict[str, BlobStore] = field(default_factory=dict)
 
     def read_table(self, handle: PieceHandle) -> pa.Table:
@@ -133,6 +142,8 @@ class PieceReader:
             raise CorruptCheckpoint(handle.path, "an Arrow file", str(error)) from error
 
     def read_bytes(self, handle: PieceHandle) -> bytes:
+        if handle.inline is None and self.copies is not None and (copy := self.copies.read(handle)) is not None:
+            return copy
         data = handle.inline if handle.inline is not None else self._read(handle)
         if len(data) != handle.size:
             raise CorruptCheckpoint(handle.path, f"{handle.size} bytes", f"{len(data)} bytes")
@@ -190,9 +201,18 @@ class StorageConfig:
     where: Layout
     options: Mapping[str, Any] = field(default_factory=dict)
     pieces: PieceOptions = PieceOptions()
+    local_recovery: bool = False
+    """Whether slots keep copies of their latest pieces on the local disk."""
+
+    def copies(self, folder: str | None = None) -> LocalCopies | None:
+        """This machine's copies of the job's pieces, below `folder` or the usual place for temporary files."""
+        if not self.local_recovery:
+            return None
+        place = Path(folder or tempfile.gettempdir()) / "streamingjob-copies" / self.where.job_folder
+        return LocalCopies(place)
 
     def open(self) -> BlobStore:
         return open_store(self.uri, self.options)
 
-    def reader(self, blobs: BlobStore) -> PieceReader:
-        return PieceReader(blobs, self.where, self.options)
+    def reader(self, blobs: BlobStore, copies: LocalCopies | None = None) -> PieceReader:
+        return PieceReader(blobs, self.where, self.options, copies)

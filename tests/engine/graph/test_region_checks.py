@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.region_checks import check_cuts, check_determinism, check_strategy
 from snapshot_engine.protocol.failover import Strategy
@@ -37,6 +38,32 @@ def test_individual_is_refused_where_a_cycle_of_cuts_joins_slots(graph_of):
     graph = graph_of({"a": 2, "b": 2}, ["a hash b memory", "a forward b"])
     (problem,) = check_strategy(ExecutionGraph(graph), Strategy.INDIVIDUAL)
     assert "the hash edge 'a' -> 'b' is memory, but its regions depend on each other in a cycle" in str(problem)
+
+
+@pytest.mark.parametrize("exchange", ["durable", "memory"])
+def test_individual_is_refused_where_a_producer_takes_its_consumers_along(problems, rows, discard, exchange):
+    individual = {"strategy": Strategy.INDIVIDUAL}
+    (problem,) = problems(lambda env: hashed(env, rows, discard, exchange), parallelism=2, **individual)
+    assert f"the {exchange} exchange 'orders' -> 'count' restarts its consumers with its producer" in problem
+
+
+def test_batches_handed_out_in_turn_are_not_deterministic(problems, rows, discard):
+    def pipeline(env):
+        stream = env.from_source(rows(), name="orders", uid="in", parallelism=1).deterministic()
+        stream.exchange("durable").rebalance().map_in_arrow(same).name("count").sink_to(discard(), name="out")
+
+    (problem,) = problems(pipeline, parallelism=2)
+    assert "declared deterministic, but 'orders' hands whole batches out in turn" in problem
+
+
+def test_splits_that_are_read_in_turn_are_not_deterministic(problems, discard):
+    def pipeline(env):
+        source = GeneratorSource({"n": lambda offsets: offsets}, count=10, splits=4)
+        stream = env.from_source(source, name="numbers", uid="in", parallelism=2).deterministic()
+        stream.exchange("durable").filter(same).sink_to(discard(), name="out")
+
+    (problem,) = problems(pipeline, parallelism=2)
+    assert "declared deterministic, but 'numbers' reads 2 splits in turn" in problem
 
 
 def test_a_deterministic_region_may_have_one_input_channel_only(problems, rows, discard):

@@ -61,3 +61,9 @@ def test_too_short_a_run_gives_nothing_back():
     budget.failed(0, "boom", 0.5, 0.0)
     budget.running(0, 1.0)
     assert budget.failed(0, "boom", 0.5, 100.0) == RestartAfter(1.0)
+
+
+def test_a_job_of_many_regions_survives_the_loss_of_all_of_them():
+    assert RestartConfig(per_region=10, per_job=30).for_regions(100).per_job == 1000
+    assert RestartConfig(per_region=10, per_job=30).for_regions(1).per_job == 30
+    assert RestartConfig(per_region=10, per_job=None).for_regions(100).per_job is None
