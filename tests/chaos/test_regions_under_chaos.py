@@ -43,7 +43,7 @@ def run(tmp_path: Path, exchange: str, kills: int, count: int, rate: float, laun
 @pytest.mark.jobs
 @pytest.mark.parametrize("exchange", ["committed", "durable"])
 def test_a_few_kills(tmp_path: Path, exchange: str) -> None:
-    killer = run(tmp_path, exchange, kills=6, count=4_000 * KEYS, rate=4_000, launcher=None)
+    killer = run(tmp_path, exchange, kills=6, count=4_000 * KEYS, rate=1_000, launcher=None)
     assert killer.done >= 6
     assert killer.wrong == []
 
@@ -65,6 +65,6 @@ def spark():
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("exchange", ["committed", "durable"])
 def test_sixty_kills_over_all_regions(tmp_path: Path, exchange: str, spark: SlotLauncher) -> None:
-    killer = run(tmp_path, exchange, kills=60, count=20_000 * KEYS, rate=3_000, launcher=spark)
+    killer = run(tmp_path, exchange, kills=60, count=20_000 * KEYS, rate=2_000, launcher=spark)
     assert killer.done >= 60
     assert killer.wrong == []
