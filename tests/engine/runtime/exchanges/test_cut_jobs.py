@@ -383,3 +383,87 @@ class Failures(JobEvents):
 
     def region_failed(self, run, cause: str, message: str, traceback: str) -> None:
         self.said.append((cause, message))
+
+
+def run_while(tmp_path: Path, what, exchange: str = "committed") -> dict[str, int]:
+    """The attempts by vertex after `what` was done to a running job, whose output must be exact all the same."""
+    sink = CollectSink(tmp_path / "out")
+    found: dict[str, int] = {}
+
+    async def do(job: RunningJob) -> None:
+        await completed(job, 2)
+        await what(job)
+        await all_run(job)
+        await completed(job, job.board.status.checkpoint.completed + 2)
+        for region in job.master.graph.regions:
+            found[region.vertices()[0]] = attempts(job)[region.id]
+        (tmp_path / "hurry").touch()
+
+    result = run_pipeline(
+        two_regions(exchange, sink, rate=500, splits=1, hurry=tmp_path / "hurry"),
+        storage=tmp_path / "ck",
+        parallelism=1,
+        interval=0.05,
+        meanwhile=do,
+        heartbeat_timeout=60.0,
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(COUNT))
+    return found
+
+
+async def restarted(job: RunningJob, region: int, attempt: int) -> None:
+    while attempts(job)[region] < attempt:
+        await asyncio.sleep(0.005)
+
+
+def test_two_regions_that_fail_at_the_same_moment_restart_once_each(tmp_path: Path) -> None:
+    async def kill_both(job: RunningJob) -> None:
+        for region in job.master.regions:
+            kill(job, region)
+        for region in job.master.regions:
+            await restarted(job, region, 2)
+
+    assert run_while(tmp_path, kill_both) == {"numbers": 2, "through": 2}
+
+
+def test_a_region_that_fails_again_while_it_restarts_is_restarted_again(tmp_path: Path) -> None:
+    async def kill_twice(job: RunningJob) -> None:
+        region = region_of(job, "through")
+        kill(job, region)
+        await restarted(job, region, 2)
+        while not kill(job, region):
+            await asyncio.sleep(0.002)
+        await restarted(job, region, 3)
+
+    assert run_while(tmp_path, kill_twice) == {"numbers": 1, "through": 3}
+
+
+def test_a_global_failure_during_a_regional_one_restarts_everything_once(tmp_path: Path) -> None:
+    async def fail_globally(job: RunningJob) -> None:
+        kill(job, region_of(job, "through"))
+        await asyncio.sleep(0)
+        job.master.checkpoints_keep_failing("the test wants it")
+        for region in job.master.regions:
+            await restarted(job, region, 2)
+
+    found = run_while(tmp_path, fail_globally)
+    assert found == {"numbers": 2, "through": 2}
+
+
+def test_a_checkpoint_that_is_completing_when_a_region_fails_is_waited_for_and_used(tmp_path: Path) -> None:
+    used: list[tuple[int, int]] = []
+
+    async def kill_while_completing(job: RunningJob) -> None:
+        coordinator = job.master.checkpoints.coordinator
+        while coordinator.completing is None:
+            await asyncio.sleep(0)
+        completing = coordinator.completing
+        region = region_of(job, "through")
+        kill(job, region)
+        await restarted(job, region, 2)
+        used.append((completing, job.master.regions[region].restored_from or 0))
+
+    assert run_while(tmp_path, kill_while_completing) == {"numbers": 1, "through": 2}
+    completing, restored = used[0]
+    assert restored >= completing
