@@ -163,7 +163,7 @@ class CheckpointTimes(JobEvents):
         self.durations: list[float] = []
         self.aborted = 0
 
-    def checkpoint_completed(self, _manifest: Any, outcome: Any, _path: Any, _uri: str) -> None:
+    def checkpoint_completed(self, _manifest: Any, outcome: Any, _path: Any, _uri: str, _written: int) -> None:
         self.durations.append(outcome.completed_at - outcome.triggered_at)
 
     def checkpoint_aborted(self, _action: Any) -> None:

@@ -114,7 +114,7 @@ async def simulate(shape: str, subtasks: int, repetitions: int, storage: str) ->
     store = open_job_store(settings)
     store.acquire(settings.uid, settings.take_over)
     listener = Listener()
-    committer = Committer(graph.graph, settings.name, lambda _: None)
+    committer = Committer(graph.graph, settings.name)
     checkpointing = Checkpointing(settings, graph, store, committer, listener, time.time)
     planned = time.process_time() - started
     checkpointing.start()

@@ -64,7 +64,7 @@ class Figures(JobEvents):
     def all_running(self) -> None:
         self._began = time.monotonic()
 
-    def region_failed(self, run: Any, cause: str, message: str, traceback: str) -> None:
+    def region_failed(self, run: Any, cause: str, message: str, traceback: str, silent: float) -> None:
         self.restarts += 1
         print(f"region {run.region} failed: {cause}: {message}\n{traceback}", file=sys.stderr)
 
@@ -77,7 +77,7 @@ class Figures(JobEvents):
             pid = connection.hello.pid
             self._processor.setdefault(pid, []).append((_processor_seconds(pid), sum(mine.values())))
 
-    def checkpoint_completed(self, manifest: Any, outcome: Any, path: Any, uri: str) -> None:
+    def checkpoint_completed(self, manifest: Any, outcome: Any, path: Any, uri: str, written: int) -> None:
         if self._is_measured():
             times = list(outcome.timings.values())
             self.checkpoints.append(

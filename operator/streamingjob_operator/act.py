@@ -24,6 +24,7 @@ from streamingjob_operator.kube import (
     ApiError,
     Kube,
 )
+from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.manifests.access import build_role, build_role_binding, build_service_account
 from streamingjob_operator.manifests.driver_pod import (
     CONTAINER_NAME,
@@ -61,6 +62,7 @@ class Actor:
         store: Store,
         announcer: Announcer,
         metrics: OperatorMetrics,
+        losses: LossTimes,
     ) -> None:
         self._kube = kube
         self._session = session
@@ -68,6 +70,7 @@ class Actor:
         self._store = store
         self._announcer = announcer
         self._metrics = metrics
+        self._losses = losses
 
     async def perform(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> bool:
         """True if what was learnt may change the decision, so that another look is due at once."""
@@ -227,10 +230,14 @@ class Actor:
 
     async def _note_loss(self, job: Job, request: PodLostRequest, answer: PodLostResponse, memory: JobMemory) -> None:
         key = LossKey(request.generation, request.application_id, request.executor_id, request.pod_uid)
+        is_news = key not in memory.losses_told
         memory.losses_told[key] = datetime.now(UTC)
+        if is_news and answer.outcome != LossOutcome.OTHER_GENERATION and memory.report is not None:
+            # Also if the driver had noticed by itself, and restarts the regions already.
+            self._metrics.pod_losses.labels(job.name, job.namespace, request.reason).inc()
+            self._losses.told(job.uid, request, memory.report.status)
         if answer.outcome != LossOutcome.ACCEPTED:
             return
-        self._metrics.pod_losses.labels(job.name, request.reason).inc()
         name = request.pod_name or f"executor {request.executor_id}"
         message = f"{name} is lost ({request.reason}); {_what_restarts(answer)}"
         await self._announcer.announce(job, a.Announcement(Reason.EXECUTOR_LOST, message, warning=True))

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,10 +18,12 @@ from streamingjob_operator.following import PROGRESS_SECONDS, Followed, Follower
 from streamingjob_operator.jobs import read_job
 from streamingjob_operator.keyed_queue import KeyedQueue
 from streamingjob_operator.kube import PODS, STREAMING_JOBS, ApiError, Kube
+from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import Observation, Report
 from streamingjob_operator.observe import Observer
+from streamingjob_operator.pods import view_pod
 from streamingjob_operator.recording import record
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
 from streamingjob_operator.store import Store
@@ -45,7 +46,8 @@ class Controller:
         self._fleet = Fleet()
         self._announcer = Announcer(kube, config.identity)
         self._observer = Observer(kube, self.store, self._fleet)
-        self._actor = Actor(kube, session, config, self.store, self._announcer, metrics)
+        self._losses = LossTimes()
+        self._actor = Actor(kube, session, config, self.store, self._announcer, metrics, self._losses)
         self._followers = Followers(self._take_report, self._take_silence)
         self.queue = KeyedQueue(self.reconcile, on_failure=self._note_failure)
         metrics.queue_length.set_function(lambda: len(self.queue))
@@ -68,6 +70,8 @@ class Controller:
 
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
+        if uid is not None:
+            self._losses.pod_seen(view_pod(body), deleted)
         if uid in self.store.jobs:
             self.queue.add(str(uid))
 
@@ -143,6 +147,8 @@ class Controller:
         memory = self._memories.get(uid)
         if memory is None:
             return
+        for seconds in self._losses.reported(uid, report.status):
+            self._metrics.pod_loss_recovery.observe(seconds)
         before, was_silent = memory.report, memory.silent_since is not None
         memory.report, memory.silent_since = report, None
         if was_silent or is_transition(before.status if before is not None else None, report.status):
@@ -161,12 +167,11 @@ class Controller:
         for seconds in decision.recoveries:
             self._metrics.recovery_seconds.observe(seconds)
         if after.past_restarts > before.past_restarts + before.region_restarts:
-            self._metrics.drivers_replaced.labels(observation.job.name).inc()
+            self._metrics.drivers_replaced.labels(observation.job.name, observation.job.namespace).inc()
+            self._losses.forget(observation.job.uid)
             if observation.silent_since is not None:
                 self._fleet.note_replacement(observation.now)
-        if after.checkpoint.completed_at is not None:
-            gauge = self._metrics.last_checkpoint.labels(observation.job.name, observation.job.namespace)
-            gauge.set(after.checkpoint.completed_at.timestamp())
+        self._metrics.show_job(observation.job, after)
 
     def _note_failure(self, uid: str, error: Exception) -> None:
         self._metrics.reconcile_errors.inc()
@@ -178,9 +183,8 @@ class Controller:
     def _forget(self, uid: str) -> None:
         body = self.store.jobs.get(uid)
         if body is not None:
-            labels = (body["metadata"]["name"], body["metadata"]["namespace"])
-            if self._metrics.last_checkpoint.labels(*labels) is not None:
-                self._metrics.last_checkpoint.remove(*labels)
+            self._metrics.forget_job(body["metadata"]["name"], body["metadata"]["namespace"])
+        self._losses.forget(uid)
         self.store.drop_job(uid)
         self._memories.pop(uid, None)
         self._followers.unfollow(uid)
@@ -210,9 +214,3 @@ class Controller:
             self.store.put_job(job)
             if self.store.replace_pods(uid, pods.get(uid, [])):
                 self.queue.add(uid)
-        self._count_phases(jobs)
-
-    def _count_phases(self, jobs: list[dict[str, Any]]) -> None:
-        counts = Counter(job.get("status", {}).get("phase", JobPhase.PENDING.value) for job in jobs)
-        for phase in JobPhase:
-            self._metrics.jobs.labels(phase.value).set(counts.get(phase.value, 0))

@@ -94,10 +94,9 @@ async def _lead(
     stop: asyncio.Event,
     lease: Lease | None,
 ) -> None:
-    if lease is not None:
-        if not await _unless_stopped(lease.acquire(), stop):
-            return
-        metrics.leader.set(1)
+    if lease is not None and not await _unless_stopped(lease.acquire(), stop):
+        return
+    metrics.leader.set(1)
     controller = Controller(kube, session, config, metrics)
     tasks = [asyncio.create_task(_watch(config, controller, stop)), asyncio.create_task(controller.run())]
     if lease is not None:

@@ -33,7 +33,7 @@ class DiesBeforeCommit(ParquetSink):
 class Progress(JobEvents):
     """One line per completed checkpoint, for the test to wait for."""
 
-    def checkpoint_completed(self, manifest, outcome, path, uri) -> None:
+    def checkpoint_completed(self, manifest, outcome, path, uri, written) -> None:
         print("completed", outcome.checkpoint, flush=True)
 
 

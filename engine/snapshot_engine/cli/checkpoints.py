@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from snapshot_engine.cli.view import human_bytes
+from snapshot_engine.cli.status_table import human_bytes
 from snapshot_engine.runtime.embedded import open_job_store, storage_uri_of
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.storage.manifest import Manifest

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from snapshot_engine.cli import running
-from snapshot_engine.cli.view import status_table
 from snapshot_engine.wire import control
 from snapshot_engine.wire.manifest import ManifestError, load_manifest
 from snapshot_engine.wire.status import SavepointState, SavepointStatus
@@ -54,16 +52,6 @@ class JobClient:
             raise ManifestError(f"{self._manifest}: ", [f"the job answered: {error.read().decode()}"]) from error
         except OSError as error:
             raise ManifestError(f"{self._manifest}: ", [f"the job does not answer at {self.url}: {error}"]) from error
-
-
-def show_status(manifest: Path, output: str) -> None:
-    client = JobClient(manifest)
-    answer = client.get(control.STATUS_PATH)
-    if output == "json":
-        click.echo(json.dumps(answer["status"], indent=2))
-        return
-    status = control.StatusResponse.model_validate(answer).status
-    Console().print(status_table(status, {}, int(client.url.rpartition(":")[2])))
 
 
 def take_savepoint(manifest: Path, name: str | None) -> None:

@@ -57,14 +57,25 @@ def main(verbose: bool) -> None:
 )
 @click.option("--port", type=int, default=0, help="Of the control API and /metrics; a free one if not given.")
 @click.option("--plain", is_flag=True, help="Lines instead of a live table, as when the output is no terminal.")
+@OUTPUT
 @told_to_the_user
 def run(
-    manifest: Path, overrides: tuple[str, ...], restore: str | None, seconds: float | None, port: int, plain: bool
+    manifest: Path,
+    overrides: tuple[str, ...],
+    restore: str | None,
+    seconds: float | None,
+    port: int,
+    plain: bool,
+    output: str,
 ) -> None:
-    """Run a job on an embedded Spark until it ends; Ctrl-C stops it with a last checkpoint."""
-    from snapshot_engine.cli.run import run_manifest
+    """Run a job on an embedded Spark until it ends; Ctrl-C stops it with a last checkpoint.
 
-    raise SystemExit(run_manifest(manifest, overrides, restore, seconds, port, plain))
+    On a terminal a live table shows how it goes, elsewhere a line for each event; with -o json a JSON object.
+    """
+    from snapshot_engine.cli.run import run_manifest
+    from snapshot_engine.cli.view import view_for
+
+    raise SystemExit(run_manifest(manifest, overrides, restore, seconds, port, view_for(output, plain)))
 
 
 @main.command(hidden=True)
@@ -123,12 +134,18 @@ def inspect(manifest: Path, which: str | None, overrides: tuple[str, ...], outpu
 @main.command()
 @MANIFEST
 @OUTPUT
+@click.option("-w", "--watch", is_flag=True, help="Go on until the job has ended: a live table, lines, or JSON lines.")
 @told_to_the_user
-def status(manifest: Path, output: str) -> None:
+def status(manifest: Path, output: str, watch: bool) -> None:
     """Show how a running job is."""
-    from snapshot_engine.cli.control import show_status
+    from snapshot_engine.cli.control import JobClient
+    from snapshot_engine.cli.watch import show_status, watch_status
 
-    show_status(manifest, output)
+    client = JobClient(manifest)
+    if watch:
+        watch_status(client, output)
+    else:
+        show_status(client, output)
 
 
 @main.command()

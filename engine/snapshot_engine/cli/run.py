@@ -12,7 +12,7 @@ import click
 
 from snapshot_engine.cli import running
 from snapshot_engine.cli.driver import EXIT_CODES
-from snapshot_engine.cli.view import LineView, LiveView, View, wants_live_view
+from snapshot_engine.cli.view import View
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.driver import savepoint_path
@@ -33,7 +33,7 @@ def run_manifest(
     restore: str | None,
     seconds: float | None,
     port: int,
-    plain: bool,
+    view: View,
 ) -> int:
     """Returns the exit code."""
     job = load_manifest(manifest, overrides)
@@ -46,20 +46,19 @@ def run_manifest(
         settings = dataclasses.replace(settings, restore_from=savepoint_path(restore), take_over=True)
     refuse_unusable(settings.storage)  # told before Spark takes its seconds to start
     slots, regions = slots_of(execution), len(execution.regions)
-    click.echo(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
+    view.say(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
     try:
         launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
     except KeyboardInterrupt:
         click.secho("interrupted before the job had begun; nothing was changed", fg="yellow", err=True)
         return INTERRUPTED
-    view: View = LiveView() if wants_live_view() and not plain else LineView()
     file = running.address_file(job, manifest)
     try:
         result = asyncio.run(_run(settings, execution, launcher, view, seconds, port, file))
     finally:
         file.unlink(missing_ok=True)
         launcher.close()
-    return _tell(result)
+    return _tell(result, view)
 
 
 async def _run(
@@ -93,13 +92,11 @@ def _stop_on_signals(master: JobMaster) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
-def _tell(result: JobResult) -> int:
-    if result.outcome in (Outcome.FINISHED, Outcome.STOPPED):
-        click.secho(f"{result.outcome.value}: {result.message}", fg="green")
-        if result.savepoint:
-            click.echo(f"savepoint: {result.savepoint}")
-    else:
-        click.secho(f"{result.outcome.value}: {result.message}", fg="red", err=True)
-        for entry in result.history:
-            click.echo(f"  {entry}", err=True)
+def _tell(result: JobResult, view: View) -> int:
+    good = result.outcome in (Outcome.FINISHED, Outcome.STOPPED)
+    view.say(f"{result.outcome.value}: {result.message}", good)
+    if result.savepoint:
+        view.say(f"savepoint: {result.savepoint}")
+    for entry in result.history:
+        view.say(f"  {entry}", good=False)
     return int(EXIT_CODES[result.outcome])

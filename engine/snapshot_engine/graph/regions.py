@@ -31,6 +31,12 @@ class Region:
     def vertices(self) -> list[str]:
         return sorted({subtask.vertex for subtask in self.subtasks})
 
+    def last_vertices(self, graph: JobGraph) -> frozenset[str]:
+        """Those that hand nothing on inside the region: what comes to them leaves it."""
+        inside = set(self.vertices())
+        handing_on = {edge.producer for edge in graph.edges if edge.consumer in inside and not edge.feedback}
+        return frozenset(inside - handing_on)
+
 
 def regions_of(graph: JobGraph) -> list[Region]:
     """In the order of their first subtask. Regions that depend on each other in a cycle are one."""

@@ -155,6 +155,10 @@ class SourceOperator(Operator):
         """Emit at most one batch, without blocking for longer than a few milliseconds."""
         raise NotImplementedError
 
+    def lag(self) -> int | None:
+        """Rows that wait to be read, if that is known; for the metrics."""
+        return None
+
     def process(self, port: int, data: Data) -> None:
         raise TypeError("a source has no inputs")
 

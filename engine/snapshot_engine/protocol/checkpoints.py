@@ -116,6 +116,9 @@ class Abort:
     discard: Mapping[SubtaskId, object]
     savepoint: str | None = None
     stop: bool = False
+    triggered_at: float = 0.0
+    failed: bool = False
+    """Something was wrong with it; False if a failover or a newer checkpoint took its place."""
 
 
 @dataclass(frozen=True, slots=True)

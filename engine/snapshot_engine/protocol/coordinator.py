@@ -407,7 +407,7 @@ class Coordinator:
 
     def _fail(self, checkpoint: Checkpoint, reason: str, now: float) -> list[CoordinatorAction]:
         """Abort, and count it: too many in a row and the job fails over. Savepoints are not counted."""
-        actions = self._abort(checkpoint, reason, now)
+        actions = self._abort(checkpoint, reason, now, failed=not self._suspended)
         if checkpoint.savepoint is not None or self._suspended:
             return actions
         self._failures_in_a_row += 1
@@ -423,13 +423,16 @@ class Coordinator:
                 actions += self._abort(checkpoint, reason, now)
         return actions
 
-    def _abort(self, checkpoint: Checkpoint, reason: str, now: float) -> list[CoordinatorAction]:
+    def _abort(self, checkpoint: Checkpoint, reason: str, now: float, failed: bool = False) -> list[CoordinatorAction]:
         checkpoint.machine.go(CheckpointState.ABORTED, now, reason)
         del self._active[checkpoint.number]
         self._aborted.append(checkpoint.number)
         self._last_end = now
         acknowledged = {s: state for s, state in checkpoint.states.items() if s not in checkpoint.finished}
-        return [Abort(checkpoint.number, reason, acknowledged, checkpoint.savepoint, checkpoint.stop)]
+        triggered = checkpoint.barrier.triggered_at
+        return [
+            Abort(checkpoint.number, reason, acknowledged, checkpoint.savepoint, checkpoint.stop, triggered, failed)
+        ]
 
     # Small questions.
 

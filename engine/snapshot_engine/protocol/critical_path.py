@@ -30,17 +30,35 @@ class Timings(NamedTuple):
         return self.barrier_sent + self.asynchronous
 
 
+PARTS = ("start_delay", "alignment", "sync", "async")
+
+
 class Step(NamedTuple):
     """One subtask on the critical path and what it added, in seconds."""
 
     subtask: SubtaskId
-    waited: float  # from the slowest upstream's barrier to the last barrier here: transit and queues
+    start_delay: float  # from the slowest upstream's barrier to the first barrier here: transit and queues
+    alignment: float  # from then on, to the last barrier here
     synchronous: float
     asynchronous: float  # counted only for the last subtask of the path: nobody waits for the others'
 
     @property
+    def waited(self) -> float:
+        """From the slowest upstream's barrier to the last barrier here."""
+        return self.start_delay + self.alignment
+
+    @property
     def added(self) -> float:
         return self.waited + self.synchronous + self.asynchronous
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What was added, by which of the four times it was."""
+        return dict(zip(PARTS, self[1:], strict=True))
+
+    @property
+    def longest_part(self) -> str:
+        return max(PARTS, key=self.parts.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +100,8 @@ def _step(
     before = _slowest_upstream(subtask, timings, upstream)
     barrier_came = own.start_delay + own.alignment
     waited = barrier_came - (timings[before].barrier_sent if before else 0.0)
-    return Step(subtask, waited, own.synchronous, own.asynchronous if is_last else 0.0)
+    aligning = min(own.alignment, max(waited, 0.0))  # what of it lies behind the slowest upstream's barrier
+    return Step(subtask, waited - aligning, aligning, own.synchronous, own.asynchronous if is_last else 0.0)
 
 
 def _slowest_upstream(

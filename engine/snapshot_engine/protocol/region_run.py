@@ -55,6 +55,10 @@ class RegionRun:
         self._arrived: set[int] = set()  # slots that have taken the step that is under way
         self._finished: set[int] = set()
         self._alive: set[int] = set()  # slots of this attempt that may still be there
+        self.entered: dict[RegionState, float] = {}
+        """When each state was entered, since the region last began to go down; what a recovery's phases are
+        read from.
+        """
 
     @property
     def state(self) -> RegionState:
@@ -169,5 +173,8 @@ class RegionRun:
             self._go(RegionState.WAITING, now, "no slot was left")
 
     def _go(self, state: RegionState, now: float, why: str) -> None:
+        if state is RegionState.CANCELLING or self.state is RegionState.FINISHED:
+            self.entered = {}
         self._machine.go(state, now, why)
+        self.entered[state] = now
         self._arrived.clear()

@@ -52,7 +52,9 @@ class CheckpointListener(Protocol):
     def send_to_all(self, message: m.Message) -> None: ...
     def checkpoint_triggered(self, checkpoint: int) -> None: ...
     def checkpoint_committed(self, checkpoint: int, published: Mapping[ChannelId, list[Any]]) -> None: ...
-    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None: ...
+    def checkpoint_completed(
+        self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str, written: int
+    ) -> None: ...
     def checkpoint_aborted(self, action: Abort) -> None: ...
     def checkpoints_keep_failing(self, reason: str) -> None: ...
     def job_finished(self) -> None: ...
@@ -201,7 +203,13 @@ class Checkpointing:
         log.info("checkpoint %d aborted: %s", action.checkpoint, action.reason)
         self._listener.send_to_all(m.Aborted(action.checkpoint))
         self._store.note_aborted(
-            {"id": action.checkpoint, "outcome": "Aborted", "completedAt": self._clock(), "reason": action.reason}
+            {
+                "id": action.checkpoint,
+                "outcome": "Aborted",
+                "triggeredAt": action.triggered_at,
+                "completedAt": self._clock(),
+                "reason": action.reason,
+            }
         )
         self._discard(action.checkpoint, action.discard.values(), whole=True)
         self._listener.checkpoint_aborted(action)
@@ -272,7 +280,7 @@ class Checkpointing:
             self._after_commit(outcome, replaced, placed.published)
         elif not outcome.commits:
             self._discard(action.checkpoint, action.states.values(), whole=True)
-        self._listener.checkpoint_completed(manifest, outcome, path, uri)
+        self._listener.checkpoint_completed(manifest, outcome, path, uri, self._written_bytes(manifest))
         if any(isinstance(other, Finished) for other in others):
             self._listener.job_finished()
 
@@ -287,6 +295,11 @@ class Checkpointing:
             uri = self._store.complete_savepoint(manifest, action.savepoint)
         replaced = self._store.complete(manifest, self._settings.retained) if action.retained else []
         return uri or self._store.uri_of(manifest), list(replaced)
+
+    def _written_bytes(self, manifest: Manifest) -> int:
+        """Without what earlier checkpoints had written already."""
+        entries = [entry for entry in self._store.history() if entry["id"] == manifest.checkpoint]
+        return int(entries[-1]["sizeBytes"]) if entries else manifest.size()
 
     async def _commit(self, manifest: Manifest) -> bool:
         """Whether all that `manifest` names is visible now. If not, it is tried again before the next one completes."""
@@ -330,10 +343,7 @@ class Checkpointing:
             uid: VertexSnapshot(self._graph.graph.vertices[uid].parallelism, subtasks)
             for uid, subtasks in by_vertex.items()
         }
-        steps = tuple(
-            PathStep(str(step.subtask), StoredTimings(step.waited, 0.0, step.synchronous, step.asynchronous))
-            for step in path.steps
-        )
+        steps = tuple(PathStep(str(step.subtask), StoredTimings(*step[1:])) for step in path.steps)
         return Manifest(
             checkpoint=action.checkpoint,
             generation=self._store.generation,

@@ -34,9 +34,16 @@ def committables_of(manifest: Manifest) -> dict[str, list[Mapping[str, Any]]]:
 class Committer:
     """Idempotent from end to end: whatever a manifest names may be committed again, by anyone."""
 
-    def __init__(self, graph: JobGraph, job: str, on_commit: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        job: str,
+        on_commit: Callable[[str, int], None] = lambda _uid, _count: None,
+        on_failure: Callable[[str], None] = lambda _uid: None,
+    ) -> None:
         self._job = job
         self._on_commit = on_commit
+        self._on_failure = on_failure
         self._sinks: dict[str, tuple[str, Sink]] = {
             node.uid: (node.name, node.sink)
             for vertex in graph.vertices.values()
@@ -49,7 +56,7 @@ class Committer:
         for uid, committables in committables_of(manifest).items():
             if uid in self._sinks:
                 await self._commit(uid, committables)
-                self._on_commit(len(committables))
+                self._on_commit(uid, len(committables))
 
     async def sweep(self, generation: int, kept: Iterable[Manifest]) -> None:
         """Remove what older drivers left open. What any kept checkpoint or savepoint names is left alone."""
@@ -73,6 +80,7 @@ class Committer:
             except Exception as error:
                 log.warning("sink %r did not commit (try %d of %d): %s", name, attempt, MOST_TRIES, error)
                 last = error
+                self._on_failure(uid)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
         raise CommitFailed(f"sink {name!r} failed to commit {MOST_TRIES} times, the last time with: {last}") from last

@@ -21,7 +21,11 @@ from snapshot_engine.runtime.job_master import JobMaster, JobResult
 from snapshot_engine.runtime.job_metrics import JobMetrics
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.runtime.metric_labels import MetricLabels
+from snapshot_engine.runtime.restart_history import RestartHistory, recall_restarts
 from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.runtime.vertex_figures import VertexFigures
+from snapshot_engine.runtime.vertex_metrics import VertexMetrics
 from snapshot_engine.storage import layout
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.errors import StorageError
@@ -100,9 +104,16 @@ async def running_job(
     restored = settings.restore_from is not None or (store.latest() is not None and not settings.ignore_state)
     await asyncio.to_thread(materialise_sources, graph.graph, settings, restored)
     registry = CollectorRegistry()
-    board = StatusBoard(settings, graph, settings.driver or store.generation, launcher.application_id)
-    board.recall(list(store.history()))
-    events = EventFan(board, JobMetrics(settings.name, graph, registry), *observers)
+    figures = VertexFigures(graph.graph)
+    board = StatusBoard(settings, graph, figures, settings.driver or store.generation, launcher.application_id)
+    board.recall(store.history(), recall_restarts(store.restarts()))
+    metrics = JobMetrics(settings, graph, registry, store.generation)
+    registry.register(VertexMetrics(settings.name, MetricLabels(graph), figures))
+    restarts = RestartHistory(
+        begun=[board.restart_begun, metrics.restart_begun],
+        settled=[metrics.restart_settled, lambda entry: store.note_restart(entry.to_wire())],
+    )
+    events = EventFan(figures, board, metrics, restarts, *observers)
     master = JobMaster(settings, graph, store, launcher, secrets.token_bytes(32), events)
     chosen = token or secrets.token_urlsafe(24)
     api = HttpApi(master, board, registry, chosen)

@@ -26,7 +26,7 @@ class HttpApi:
     def __init__(self, master: JobMaster, board: StatusBoard, registry: CollectorRegistry, token: str) -> None:
         self._master = master
         self._board = board
-        self._registry = registry
+        self.registry = registry
         self._token = token
         self._runner: web.AppRunner | None = None
         self._losses: dict[tuple[object, ...], list[str]] = {}
@@ -167,7 +167,7 @@ class HttpApi:
         return web.Response(text=phase.value, status=200 if phase is Phase.RUNNING else 503)
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = await asyncio.to_thread(generate_latest, self._registry)
+        body = await asyncio.to_thread(generate_latest, self.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

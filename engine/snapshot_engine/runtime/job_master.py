@@ -96,6 +96,7 @@ class _RegionShell:
     run: RegionRun
     connections: dict[int, SlotConnection] = field(default_factory=dict)
     restored_from: int | None = None
+    output_seen: bool = False
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
     catching_up: bool = False
     """Its consumers went on without it."""
@@ -126,7 +127,7 @@ class JobMaster:
         self._loop = asyncio.get_running_loop()
         self._began = time.time() - time.monotonic()
         self.generation = store.generation
-        self._committer = Committer(graph.graph, settings.name, self.events.committed)
+        self._committer = Committer(graph.graph, settings.name, self.events.committed, self.events.commit_failed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
         self._server = ControlServer(secret, self)
         self._restore = Restore(None, graph)
@@ -341,6 +342,7 @@ class JobMaster:
     def _launch(self, shell: _RegionShell, attempt: Attempt) -> None:
         shell.connections = {}
         shell.finished_subtasks = set()
+        shell.output_seen = False
         shell.restored_from = self._restore.checkpoint
         task = SlotTask(
             job=self.settings.name,
@@ -450,6 +452,8 @@ class JobMaster:
         self._perform(self._recovery.slot_running(shell.run.region, connection.slot, connection.attempt, self.clock()))
         if shell.run.state is RegionState.RUNNING:
             self.events.region_running(shell.run)
+            if shell.output_seen:
+                self.events.region_delivers(shell.run, 0.0)
         self._end_slot_if_finished(shell, connection.slot)
 
     # What slots say.
@@ -471,7 +475,10 @@ class JobMaster:
         match message:
             case m.Heartbeat():
                 self.events.heartbeat(connection, message.subtasks)
+            case m.FirstOutput():
+                self._first_output(shell)
             case m.Acknowledged():
+                self.events.acknowledged(message.checkpoint, parse_subtask(message.subtask))
                 self.checkpoints.acknowledged(connection.attempt, parse_subtask(message.subtask), message)
             case m.Declined():
                 self.checkpoints.declined(connection.attempt, parse_subtask(message.subtask), message)
@@ -498,7 +505,7 @@ class JobMaster:
                 if message.lost_input is not None:
                     self._facts.unreadable(message.lost_input)
                 where = f"{message.subtask}: " if message.subtask else ""
-                self._region_failed(shell, connection.attempt, "UserError", where + message.error, message.traceback)
+                self._region_failed(shell, connection, "UserError", where + message.error, message.traceback)
             case m.ChannelLost():
                 self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message)
             case _:
@@ -510,7 +517,7 @@ class JobMaster:
             return
         self._facts.gone(connection)
         self._slot_ended(shell, connection)
-        self._region_failed(shell, connection.attempt, "SlotLost", f"{connection} closed its connection")
+        self._region_failed(shell, connection, "SlotLost", f"{connection} closed its connection")
         self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
 
     def _slot_ended(self, shell: _RegionShell, connection: SlotConnection) -> None:
@@ -518,6 +525,12 @@ class JobMaster:
         if lost:
             self._lost_slots[connection.hello.executor][connection.region] = self.clock()
         self._launcher.slot_ended(connection.region, connection.attempt, connection.slot, lost)
+
+    def _first_output(self, shell: _RegionShell) -> None:
+        """It may come before the last of the other slots has said that it runs."""
+        if shell.run.state is RegionState.RUNNING and not shell.output_seen:
+            self.events.region_delivers(shell.run, self.clock() - shell.run.entered[RegionState.RUNNING])
+        shell.output_seen = True
 
     def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
@@ -537,7 +550,7 @@ class JobMaster:
         edge = self.graph.edges[channel.edge]
         self._facts.unreadable(lost.channel)
         message = f"cannot read the input {edge.uid}: channel {lost.channel} broke between two living slots"
-        self._region_failed(shell, connection.attempt, "ChannelLost", f"{message} ({lost.reason})")
+        self._region_failed(shell, connection, "ChannelLost", f"{message} ({lost.reason})")
 
     def _log_full(self, shell: _RegionShell, slot: int, full: bool) -> None:
         """The sources of all that feeds a full log pause: its own region's, and those further up."""
@@ -594,7 +607,7 @@ class JobMaster:
             if now - connection.last_heard > limit:
                 self._slot_ended(shell, connection)
                 connection.hang_up()
-                self._region_failed(shell, connection.attempt, "HeartbeatTimeout", f"{connection} is silent")
+                self._region_failed(shell, connection, "HeartbeatTimeout", f"{connection} is silent")
 
     # Failure and recovery.
 
@@ -611,7 +624,7 @@ class JobMaster:
         ]
         for shell, connection in hit:
             connection.hang_up()
-            self._region_failed(shell, connection.attempt, reason, message or f"executor {executor} is lost")
+            self._region_failed(shell, connection, reason, message or f"executor {executor} is lost")
         self._launcher.replace_executor(executor)
         recent = self.clock() - LATE_WORD_SECONDS
         before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
@@ -629,11 +642,16 @@ class JobMaster:
         return bool(heard) and max(heard) < limit
 
     def _region_failed(
-        self, shell: _RegionShell, attempt: Attempt, cause: str, message: str, traceback: str = ""
+        self, shell: _RegionShell, source: SlotConnection | Attempt, cause: str, message: str, traceback: str = ""
     ) -> None:
+        """`source`: the slot that failed, or the attempt where it is not known which."""
+        attempt, silent = source, 0.0
+        if isinstance(source, SlotConnection):
+            attempt, silent = source.attempt, time.monotonic() - source.last_heard
+        assert isinstance(attempt, Attempt)
         if self._ended.done() or not shell.run.accepts(attempt) or shell.run.state not in ACTIVE:
             return
-        self.events.region_failed(shell.run, cause, message, traceback)
+        self.events.region_failed(shell.run, cause, message, traceback, silent)
         log.warning("region %d, attempt %s failed: %s: %s", shell.run.region, attempt, cause, message)
         said = f"{cause}: {message}"
         self._perform(self._recovery.failed(shell.run.region, attempt, said, random.random(), self.clock()))
@@ -671,8 +689,10 @@ class JobMaster:
     def checkpoint_triggered(self, checkpoint: int) -> None:
         self.events.checkpoint_triggered(checkpoint)
 
-    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None:
-        self.events.checkpoint_completed(manifest, outcome, path, uri)
+    def checkpoint_completed(
+        self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str, written: int
+    ) -> None:
+        self.events.checkpoint_completed(manifest, outcome, path, uri, written)
         if outcome.stop:
             self._end(JobResult(Outcome.STOPPED, "stopped with a savepoint", savepoint=uri))
         elif outcome.commits and self._stop_after is not None and outcome.checkpoint >= self._stop_after:
@@ -686,6 +706,7 @@ class JobMaster:
     def checkpoints_keep_failing(self, reason: str) -> None:
         """The whole job starts again from the latest completed checkpoint."""
         log.warning("restarting the job: %s", reason)
+        self.events.all_failed(reason)
         self._perform(self._recovery.failed_globally(reason, random.random(), self.clock()))
 
     def job_finished(self) -> None:

@@ -42,6 +42,7 @@ class JobSettings:
     heartbeat_timeout: float = 5.0
     exchange_budget: int = DEFAULT_EXCHANGE_BUDGET
     """What a memory or durable exchange may keep per producer subtask where the edge does not say."""
+    recovery_objective: float = 10.0
     stop_grace_seconds: float = 1.0
     """How long slots have to stop by themselves before Spark is asked to end them."""
 
@@ -83,6 +84,7 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
             quiet_time=recovery.window,
         ),
         strategy=Strategy(recovery.strategy.value),
+        recovery_objective=recovery.objective,
         retained=checkpoint.retained,
         incremental=checkpoint.incremental,
         restore_from=spec.restore_from,

@@ -66,6 +66,11 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class FirstOutput:
+    """The first rows have come to an end of the region in this slot."""
+
+
+@dataclass(frozen=True)
 class Trigger:
     """Take a snapshot of your sources and emit the barrier."""
 
@@ -208,6 +213,7 @@ _KINDS = {
         Hello,
         Deploy,
         Ready,
+        FirstOutput,
         Trigger,
         Acknowledged,
         Declined,
@@ -234,6 +240,7 @@ Message = (
     Hello
     | Deploy
     | Ready
+    | FirstOutput
     | Trigger
     | Acknowledged
     | Declined

@@ -100,6 +100,7 @@ class Router:
         self.rows_out = 0
         self.bytes_out = 0
         self.dirty = False
+        self.last_watermark: int | None = None
 
     def emit(self, data: Data) -> None:
         self._send(self._main, data)
@@ -108,6 +109,7 @@ class Router:
         self._send([output for output in self._sides if output.edge.tag == tag], data)
 
     def watermark(self, timestamp: int) -> None:
+        self.last_watermark = timestamp
         self.broadcast(Watermark(timestamp))
 
     def idle(self) -> None:

@@ -27,7 +27,7 @@ from snapshot_engine.runtime.failure_report import summary, user_traceback
 from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, clock_ms, sent_schema
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
-from snapshot_engine.runtime.subtask import Subtask
+from snapshot_engine.runtime.subtask import Subtask, Waiting
 from snapshot_engine.storage.pieces import PieceWriter
 
 FLUSH_SECONDS = 0.005
@@ -80,6 +80,8 @@ class Slot:
             self._decline,
             lambda subtask: self._control.send(m.InputsEnded(subtask_key(subtask))),
         )
+        self._last_vertices = task.graph.regions[task.region].last_vertices(task.graph.graph)
+        self._awaiting_output = True
         self._next_heartbeat = 0.0
         self._flushed_at = 0.0
 
@@ -157,7 +159,15 @@ class Slot:
             self._poller.poll(0 if progressed or flushed else self._wait(now))
             self._exchanges.turn()
             self._hand_in_snapshots()
+            if self._awaiting_output:
+                self._tell_first_output()
             self._beat()
+
+    def _tell_first_output(self) -> None:
+        """The first rows have come to an end of the region: its recovery is over."""
+        if any(subtask.has_worked for subtask in self._parts.subtasks if subtask.id.vertex in self._last_vertices):
+            self._awaiting_output = False
+            self._control.send(m.FirstOutput())
 
     def _flush(self, idle: bool) -> bool:
         """Send rows that wait for company: when there is nothing to do, and every few milliseconds otherwise."""
@@ -336,8 +346,10 @@ def _figures(subtask: Subtask) -> dict[str, Any]:
         "rows_out": subtask.router.rows_out,
         "bytes_out": subtask.router.bytes_out,
         "busy": activity.busy_seconds,
-        "blocked": activity.blocked_seconds,
-        "watermark": activity.watermark,
+        "blocked": activity.waited(Waiting.FOR_ROOM),
+        "idle": activity.waited(Waiting.FOR_INPUT),
+        "watermark": activity.watermark if activity.watermark is not None else subtask.router.last_watermark,
+        "lag": subtask.source_lag(),
         "state_keys": keys,
         "state_bytes": size,
         "kept_bytes": kept,

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_graph import JobVertex
 from snapshot_engine.protocol.checkpoints import Abort, Completed
-from snapshot_engine.protocol.critical_path import CriticalPath
-from snapshot_engine.protocol.elements import Attempt
+from snapshot_engine.protocol.critical_path import PARTS, CriticalPath
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import ExecutorInfo
+from snapshot_engine.runtime.vertex_figures import Totals, VertexFigures
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.status import (
     MAX_HISTORY_ENTRIES,
     MAX_REPORTED_SAVEPOINTS,
     CheckpointEntry,
     CheckpointOutcome,
+    CheckpointProgress,
     ExecutorStatus,
     JobStatus,
     PathStep,
@@ -30,15 +34,19 @@ from snapshot_engine.wire.status import (
     RegionFailure,
     RegionState,
     RegionStatus,
+    RestartEntry,
     SavepointState,
     SavepointStatus,
     SlotStatus,
+    SlowestStep,
+    VertexStatus,
 )
 
 if TYPE_CHECKING:
     from snapshot_engine.runtime.job_master import JobResult
 
 LONGEST_MESSAGE = 2000
+HEARTBEATS_SHOWN_SECONDS = 0.5
 _ENDED = {"finished": Phase.FINISHED, "stopped": Phase.STOPPED, "failed": Phase.FAILED, "fenced": Phase.FAILED}
 
 
@@ -53,17 +61,26 @@ def at(seconds: float) -> datetime:
 class StatusBoard(JobEvents):
     """`revision` grows with every change; `transition` only with those that somebody should hear of at once."""
 
-    def __init__(self, settings: JobSettings, graph: ExecutionGraph, generation: int, application: str | None) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        graph: ExecutionGraph,
+        figures: VertexFigures,
+        generation: int,
+        application: str | None,
+    ) -> None:
         self.revision = 1
         self.transition = 1
         self.changed = asyncio.Condition()
         self._waking: set[asyncio.Future[None]] = set()
-        self.figures: dict[str, dict[str, Any]] = {}
-        """What each subtask said with its last heartbeat."""
+        self._figures = figures
+        self._figures_shown_at = 0.0
+        self._subtasks = len(graph.subtasks)
         self._executors: dict[tuple[int, int], SlotConnection] = {}
         self._usable: Sequence[ExecutorInfo] = ()
         self._history: deque[CheckpointEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
-        self._in_progress: set[int] = set()
+        self._restarts: deque[RestartEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
+        self._under_way: dict[int, CheckpointProgress] = {}
         needed = sum(len(region.slots()) for region in graph.regions)
         self.status = JobStatus(
             name=settings.name,
@@ -80,11 +97,13 @@ class StatusBoard(JobEvents):
             slots=SlotStatus(total=needed, needed=needed),
         )
 
-    def recall(self, history: list[Mapping[str, Any]]) -> None:
-        """Checkpoints of earlier drivers, as storage remembers them."""
+    def recall(self, history: Iterable[Mapping[str, Any]], restarts: Iterable[RestartEntry]) -> None:
+        """Checkpoints and restarts under earlier drivers, as storage remembers them."""
         for entry in history:
             self._history.append(_entry_of(entry))
+        self._restarts.extend(restarts)
         self._show_history()
+        self._show_restarts()
 
     def snapshot(self) -> JobStatus:
         """The status as it is now; later changes do not show in it."""
@@ -116,13 +135,22 @@ class StatusBoard(JobEvents):
         self.status.regions[run.region].state = RegionState.FINISHED
         self._note(transition=True)
 
-    def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str) -> None:
+    def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
         region = self.status.regions[run.region]
         region.state = RegionState.STOPPING
         text = f"{message}\n{traceback}" if traceback else message
         region.last_failure = RegionFailure(at=now(), cause=cause, message=text[:LONGEST_MESSAGE])
         self.status.phase = Phase.RECOVERING
         self._note(transition=True)
+
+    def restart_begun(self, entry: RestartEntry) -> None:
+        """It is filled in while it goes on."""
+        self._restarts.append(entry)
+        self._show_restarts()
+        self._note()
+
+    def _show_restarts(self) -> None:
+        self.status.restart_history = list(reversed(self._restarts))
 
     def all_running(self) -> None:
         self.status.phase = Phase.RUNNING
@@ -135,7 +163,7 @@ class StatusBoard(JobEvents):
         self._note(transition=True)
 
     def heartbeat(self, connection: SlotConnection, subtasks: dict[str, dict[str, Any]]) -> None:
-        self.figures.update(subtasks)
+        self._show_vertices()
         known = self._executors.get((connection.region, connection.slot))
         self._executors[(connection.region, connection.slot)] = connection
         if known is None or known.hello.executor != connection.hello.executor:
@@ -145,6 +173,17 @@ class StatusBoard(JobEvents):
         self._usable = executors
         self.status.slots.total = sum(executor.slots for executor in executors)
         self._describe_executors()
+
+    def _show_vertices(self) -> None:
+        if time.monotonic() - self._figures_shown_at < HEARTBEATS_SHOWN_SECONDS:
+            return
+        self._figures_shown_at = time.monotonic()
+        totals = self._figures.totals()
+        rates = self._figures.rates(totals)
+        vertices = self._figures.graph.vertices
+        self.status.vertices = [
+            _vertex_status(vertices[uid], known, rates.get(uid, {})) for uid, known in totals.items()
+        ]
 
     def _describe_executors(self) -> None:
         """Those with slots, and those that are kept free: whoever watches their pods may say that one is lost."""
@@ -167,11 +206,18 @@ class StatusBoard(JobEvents):
     # Checkpoints.
 
     def checkpoint_triggered(self, checkpoint: int) -> None:
-        self._in_progress.add(checkpoint)
+        self._under_way[checkpoint] = CheckpointProgress(id=checkpoint, triggered_at=now(), subtasks=self._subtasks)
+        self._show_history()
         self._note()
 
-    def checkpoint_completed(self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str) -> None:
-        self._in_progress.discard(outcome.checkpoint)
+    def acknowledged(self, checkpoint: int, subtask: SubtaskId) -> None:
+        if checkpoint in self._under_way:
+            self._under_way[checkpoint].acknowledged += 1
+
+    def checkpoint_completed(
+        self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str, written: int
+    ) -> None:
+        self._under_way.pop(outcome.checkpoint, None)
         duration = outcome.completed_at - outcome.triggered_at
         entry = CheckpointEntry(
             id=outcome.checkpoint,
@@ -179,19 +225,12 @@ class StatusBoard(JobEvents):
             triggered_at=at(outcome.triggered_at),
             completed_at=at(outcome.completed_at),
             duration_seconds=duration,
-            size_bytes=manifest.size(),
+            size_bytes=written,
             full_size_bytes=manifest.size(),
             path=uri,
-            critical_path=[
-                PathStep(
-                    subtask=str(step.subtask),
-                    start_delay=step.waited,
-                    sync=step.synchronous,
-                    async_=step.asynchronous,
-                )
-                for step in path.steps
-            ],
+            critical_path=[PathStep(subtask=str(step.subtask), **step.parts) for step in path.steps],
         )
+        entry.slowest = _slowest(entry.critical_path)
         self._history.append(entry)
         self._show_history()
         checkpoint = self.status.checkpoint
@@ -201,25 +240,25 @@ class StatusBoard(JobEvents):
         if outcome.commits:
             checkpoint.consecutive_failures = 0
             self._describe_last(manifest, uri)
+            checkpoint.size_bytes = written
             checkpoint.duration_seconds = duration
         self._note(transition=outcome.savepoint is not None)
 
     def checkpoint_aborted(self, action: Abort) -> None:
-        self._in_progress.discard(action.checkpoint)
-        moment = now()
+        self._under_way.pop(action.checkpoint, None)
         self._history.append(
             CheckpointEntry(
                 id=action.checkpoint,
                 outcome=CheckpointOutcome.ABORTED,
-                triggered_at=moment,
-                completed_at=moment,
+                triggered_at=at(action.triggered_at),
+                completed_at=now(),
                 reason=action.reason,
             )
         )
         self._show_history()
         checkpoint = self.status.checkpoint
         checkpoint.failed += 1
-        checkpoint.consecutive_failures += 1
+        checkpoint.consecutive_failures += action.failed
         checkpoint.last_failure = action.reason
         if action.savepoint is not None:
             known = self.savepoint(action.savepoint)
@@ -232,12 +271,13 @@ class StatusBoard(JobEvents):
         checkpoint = self.status.checkpoint
         checkpoint.last_completed_id = manifest.checkpoint
         checkpoint.path = uri
-        checkpoint.size_bytes = checkpoint.full_size_bytes = manifest.size()
+        checkpoint.full_size_bytes = manifest.size()
         checkpoint.completed_at = at(manifest.completed_at)
 
     def _show_history(self) -> None:
         self.status.checkpoint.history = list(reversed(self._history))
-        self.status.checkpoint.in_progress = sorted(self._in_progress)
+        self.status.checkpoint.in_progress = sorted(self._under_way)
+        self.status.checkpoint.under_way = list(self._under_way.values())
 
     # Savepoints.
 
@@ -270,9 +310,44 @@ class StatusBoard(JobEvents):
             self.changed.notify_all()
 
 
+def _vertex_status(vertex: JobVertex, known: Totals, rates: Mapping[str, float]) -> VertexStatus:
+    def share(name: str) -> float:
+        return min(1.0, rates.get(name, 0.0) / vertex.parallelism)
+
+    return VertexStatus(
+        name=vertex.uid,
+        parallelism=vertex.parallelism,
+        records_in=int(known.counted["rows_in"]),
+        records_out=int(known.counted["rows_out"]),
+        records_in_per_second=rates.get("rows_in", 0.0),
+        records_out_per_second=rates.get("rows_out", 0.0),
+        busy=share("busy"),
+        backpressured=share("blocked"),
+        idle=share("idle"),
+        state_keys=int(known.summed.get("state_keys", 0)),
+        state_bytes=int(known.summed.get("state_bytes", 0)),
+        watermark=at(known.watermark / 1000) if known.watermark is not None else None,
+        source_lag=int(known.summed["lag"]) if "lag" in known.summed else None,
+    )
+
+
+def _slowest(path: Sequence[PathStep]) -> SlowestStep | None:
+    if not path:
+        return None
+    parts = [{part: float(getattr(step, part.replace("async", "async_"))) for part in PARTS} for step in path]
+    worst = max(range(len(path)), key=lambda number: sum(parts[number].values()))
+    return SlowestStep(
+        subtask=path[worst].subtask,
+        vertex=path[worst].subtask.rpartition("[")[0],
+        part=max(PARTS, key=parts[worst].__getitem__),
+        seconds=sum(parts[worst].values()),
+    )
+
+
 def _entry_of(doc: Mapping[str, Any]) -> CheckpointEntry:
     completed = doc.get("completedAt", 0.0)
     triggered = doc.get("triggeredAt", completed)
+    path = [PathStep.model_validate(step) for step in doc.get("criticalPath", ())]
     return CheckpointEntry(
         id=doc["id"],
         outcome=CheckpointOutcome(doc["outcome"]),
@@ -283,5 +358,6 @@ def _entry_of(doc: Mapping[str, Any]) -> CheckpointEntry:
         full_size_bytes=doc.get("fullSizeBytes"),
         path=doc.get("path"),
         reason=doc.get("reason"),
-        critical_path=[PathStep.model_validate(step) for step in doc.get("criticalPath", ())],
+        critical_path=path,
+        slowest=_slowest(path),
     )

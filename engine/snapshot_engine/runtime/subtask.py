@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -23,16 +24,42 @@ SOURCE_PAUSE_MS = 2
 """How long a source that had nothing is left alone, when it names no deadline itself."""
 
 
+class Waiting(Enum):
+    """What a subtask waits for when it is not run."""
+
+    FOR_INPUT = "idle"
+    FOR_ROOM = "blocked"
+
+
 @dataclass
 class Activity:
-    """Where the time of a subtask goes, and what passed through it; read by the metrics."""
+    """Where the time of a subtask goes, and what passed through it; read by the metrics.
+
+    What is neither busy nor waiting, it spent in line while other subtasks of its slot were at work.
+    """
 
     rows_in: int = 0
     bytes_in: int = 0
     busy_seconds: float = 0.0
-    blocked_seconds: float = 0.0
     watermark: int | None = None
-    blocked_since: float | None = field(default=None, repr=False)
+    _waited: dict[Waiting, float] = field(default_factory=lambda: dict.fromkeys(Waiting, 0.0))
+    _waits_for: Waiting | None = None
+    _since: float = 0.0
+
+    def wait(self, what: Waiting) -> None:
+        if self._waits_for is not what:
+            self.go_on()
+            self._waits_for, self._since = what, time.perf_counter()
+
+    def go_on(self) -> None:
+        if self._waits_for is not None:
+            self._waited[self._waits_for] += time.perf_counter() - self._since
+            self._waits_for = None
+
+    def waited(self, what: Waiting) -> float:
+        """Seconds until now, also while it still waits."""
+        under_way = time.perf_counter() - self._since if self._waits_for is what else 0.0
+        return self._waited[what] + under_way
 
 
 class Subtask:
@@ -58,6 +85,8 @@ class Subtask:
         self.router = router
         self.activity = Activity()
         self.ended = False
+        self.has_worked = False
+        """Whether any row has passed through it since it was restored."""
         self.exchanges = exchanges
         self.sources_paused = False
         self._open_queues = [queue for queue in queues if queue.channel not in ended]
@@ -89,14 +118,15 @@ class Subtask:
         if self.ended:
             return False
         if not self.router.has_room():
-            self._note_blocked()
+            self.activity.wait(Waiting.FOR_ROOM)
             return False
-        self._note_room()
         if self._is_source:
             return self._poll_source(now_ms)
         queue = self._next_readable()
         if queue is None:
+            self.activity.wait(Waiting.FOR_INPUT)
             return False
+        self.activity.go_on()
         started = time.perf_counter()
         self._handle(queue)
         self.activity.busy_seconds += time.perf_counter() - started
@@ -147,19 +177,27 @@ class Subtask:
         sizes = [operator.state_size() for operator in self.chain.operators]
         return sum(keys for keys, _ in sizes), sum(size for _, size in sizes)
 
+    def source_lag(self) -> int | None:
+        """Rows that wait to be read; None if this is no source, or one that cannot tell."""
+        return self.chain.source.lag() if self._is_source and not self.ended else None
+
     def close(self) -> None:
         self.chain.close()
         self.router.close()
 
     def _poll_source(self, now_ms: int) -> bool:
         if now_ms < self._idle_until or self._stopped_at is not None or self.sources_paused:
+            self.activity.wait(Waiting.FOR_INPUT)
             return False
+        self.activity.go_on()
         started = time.perf_counter()
         status = self.chain.source.poll()
         self.activity.busy_seconds += time.perf_counter() - started
         if status == SourceStatus.MORE:
+            self.has_worked = True
             return True
         if status == SourceStatus.NOTHING:
+            self.activity.wait(Waiting.FOR_INPUT)
             self._idle_until = self.chain.head.next_deadline() or now_ms + SOURCE_PAUSE_MS
             return False
         self.chain.head.on_watermark(MAX_WATERMARK)
@@ -184,6 +222,7 @@ class Subtask:
     def _handle(self, queue: InputQueue) -> None:
         element = queue.take()
         if isinstance(element, pa.RecordBatch):
+            self.has_worked = True
             self.activity.rows_in += element.num_rows
             self.activity.bytes_in += element.nbytes
             self._watermarks.active(queue.channel)
@@ -229,6 +268,7 @@ class Subtask:
         """All inputs have ended: emit the rest, tell the consumers, and hand in the final state."""
         self.chain.end_input()
         self.ended = True
+        self.activity.go_on()
         snapshots, sync = self._freeze(-1)
         self.router.broadcast(EndOfInput())
         times = self._watermarks.snapshot()
@@ -268,12 +308,3 @@ class Subtask:
         started = time.perf_counter()
         snapshots = [operator.snapshot(checkpoint) for operator in self.chain.operators]
         return [snapshot for snapshot in snapshots if snapshot is not None], time.perf_counter() - started
-
-    def _note_blocked(self) -> None:
-        if self.activity.blocked_since is None:
-            self.activity.blocked_since = time.perf_counter()
-
-    def _note_room(self) -> None:
-        if self.activity.blocked_since is not None:
-            self.activity.blocked_seconds += time.perf_counter() - self.activity.blocked_since
-            self.activity.blocked_since = None

@@ -48,6 +48,11 @@ class CheckpointCatalog:
         current = self._seen()
         return current.history if current else ()
 
+    def restarts(self) -> Sequence[Mapping[str, Any]]:
+        """The last restarts of regions, oldest first."""
+        current = self._seen()
+        return current.restarts if current else ()
+
     def savepoints(self) -> Sequence[str]:
         """The paths of all complete savepoints, relative to the job's folder; each can be given to `load`."""
         paths = [self.where.relative(path) for path, _ in self.blobs.list(self.where.absolute(layout.SAVEPOINTS))]

@@ -57,6 +57,7 @@ class CheckpointStore(CheckpointCatalog):
         self._shared = SharedPieces()
         self._unsaved_history: list[Mapping[str, Any]] = []
         self._restore_id: str | None = None
+        self._unsaved_restarts: list[Mapping[str, Any]] = []
 
     # Ownership and ids
 
@@ -147,6 +148,10 @@ class CheckpointStore(CheckpointCatalog):
         """Add an aborted checkpoint to the history; it is saved with the next swap."""
         self._unsaved_history.append(dict(entry))
 
+    def note_restart(self, entry: Mapping[str, Any]) -> None:
+        """Add a restart to what is remembered; it is saved with the next swap, at the latest by `release`."""
+        self._unsaved_restarts.append(dict(entry))
+
     def history(self) -> Sequence[Mapping[str, Any]]:
         return [*super().history(), *self._unsaved_history][-_HISTORY:]
 
@@ -227,15 +232,17 @@ class CheckpointStore(CheckpointCatalog):
 
     def _update(self, change: Callable[[Current], Current], event: Mapping[str, Any] | None = None) -> Current:
         """Swap in the change, with new ids and what the history has gained."""
-        unsaved = [*self._unsaved_history]
+        unsaved, restarts = [*self._unsaved_history], [*self._unsaved_restarts]
 
         def full(current: Current) -> Current:
             reserved = max(current.reserved_until, self._next_id + _RESERVED_IDS)
             changed = change(replace(current, reserved_until=reserved))
+            changed = changed.with_restarts(restarts, _HISTORY)
             return changed.with_history([*unsaved, *([event] if event else [])], _HISTORY)
 
         current = self._ownership.update(full)
         del self._unsaved_history[: len(unsaved)]
+        del self._unsaved_restarts[: len(restarts)]
         return current
 
     def _write_manifest(self, manifest: Manifest) -> Retained:

@@ -66,6 +66,8 @@ class Current:
     """The number that whoever launches drivers gave the owner, if drivers are numbered."""
     restore_id: str | None = None
     """The last restore that was asked for by name and has led to a completed checkpoint: it is not done again."""
+    restarts: tuple[Mapping[str, Any], ...] = ()
+    """The last restarts of regions, oldest first."""
 
     def encode(self) -> bytes:
         body = {
@@ -77,6 +79,7 @@ class Current:
             "history": [dict(entry) for entry in self.history],
             "driver": self.driver,
             "restoreId": self.restore_id,
+            "restarts": [dict(entry) for entry in self.restarts],
         }
         return document.encode(_NAME, CURRENT_VERSION, body)
 
@@ -92,7 +95,11 @@ class Current:
             history=tuple(doc["history"]),
             driver=doc.get("driver"),
             restore_id=doc.get("restoreId"),
+            restarts=tuple(doc.get("restarts", ())),
         )
 
     def with_history(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:
         return replace(self, history=(*self.history, *entries)[-kept:])
+
+    def with_restarts(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:
+        return replace(self, restarts=(*self.restarts, *entries)[-kept:])

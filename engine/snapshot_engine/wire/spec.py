@@ -213,6 +213,8 @@ class RecoverySpec(StrictModel):
     """More restarts than this within the window fail the job."""
     window: PositiveDuration = 600.0
     """Restarts older than this no longer count."""
+    objective: PositiveDuration = 10.0
+    """How long a recovery may take; slower ones raise an alert."""
     progress_window: PositiveDuration = 600.0
     """Without a completed checkpoint for this long, the job is reported as not making progress."""
     on_no_progress: NoProgressPolicy = NoProgressPolicy.REPORT

@@ -89,6 +89,17 @@ class PathStep(TolerantModel):
     async_: Annotated[float, Field(alias="async")] = 0.0
 
 
+class SlowestStep(TolerantModel):
+    """The step of a checkpoint's critical path that added most to it, and which of its times that was."""
+
+    subtask: str
+    vertex: str
+    part: str
+    """start_delay, alignment, sync or async."""
+    seconds: float
+    """All that the step added."""
+
+
 class CheckpointEntry(TolerantModel):
     """One checkpoint of the history, newest first in a list."""
 
@@ -103,6 +114,16 @@ class CheckpointEntry(TolerantModel):
     reason: str | None = None
     """Why it was aborted."""
     critical_path: list[PathStep] = Field(default_factory=list)
+    slowest: SlowestStep | None = None
+
+
+class CheckpointProgress(TolerantModel):
+    """A checkpoint that is under way."""
+
+    id: int
+    triggered_at: AwareDatetime
+    acknowledged: int = 0
+    subtasks: int = 0
 
 
 class CheckpointStatus(TolerantModel):
@@ -117,6 +138,7 @@ class CheckpointStatus(TolerantModel):
     consecutive_failures: int = 0
     last_failure: str | None = None
     in_progress: list[int] = Field(default_factory=list)
+    under_way: list[CheckpointProgress] = Field(default_factory=list)
     history: list[CheckpointEntry] = Field(default_factory=list, max_length=MAX_HISTORY_ENTRIES)
 
 
@@ -128,6 +150,43 @@ class SavepointStatus(TolerantModel):
     requested_at: AwareDatetime | None = None
     completed_at: AwareDatetime | None = None
     error: str | None = None
+
+
+class RestartEntry(TolerantModel):
+    """One restart of one region, newest first in a list."""
+
+    region: str
+    cause: str
+    message: str = ""
+    failed_at: AwareDatetime
+    attempt: int = 0
+    """The attempt that took over."""
+    checkpoint_id: int | None = None
+    """What it was restored from."""
+    phases: dict[str, float] = Field(default_factory=dict)
+    """Seconds, in the order in which they passed: detect, cancel, wait, schedule, restore, first_output."""
+    seconds: float | None = None
+    """From the last word of the slot that failed until rows left the region again."""
+
+
+class VertexStatus(TolerantModel):
+    """What passes through a vertex, over all its subtasks."""
+
+    name: str
+    parallelism: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    records_in_per_second: float = 0.0
+    records_out_per_second: float = 0.0
+    busy: float = 0.0
+    """Share of the time, as the following two; 1 is all subtasks all the time."""
+    backpressured: float = 0.0
+    idle: float = 0.0
+    state_keys: int = 0
+    state_bytes: int = 0
+    watermark: AwareDatetime | None = None
+    source_lag: int | None = None
+    """Records that wait to be read."""
 
 
 class ExecutorStatus(TolerantModel):
@@ -166,6 +225,8 @@ class JobStatus(TolerantModel):
     executors: list[ExecutorStatus] = Field(default_factory=list)
     slots: SlotStatus = Field(default_factory=SlotStatus)
     restarts: int = 0
+    restart_history: list[RestartEntry] = Field(default_factory=list, max_length=MAX_HISTORY_ENTRIES)
+    vertices: list[VertexStatus] = Field(default_factory=list)
     error: str | None = None
 
 

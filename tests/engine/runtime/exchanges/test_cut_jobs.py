@@ -381,7 +381,7 @@ class Failures(JobEvents):
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
 
-    def region_failed(self, run, cause: str, message: str, traceback: str) -> None:
+    def region_failed(self, run, cause: str, message: str, traceback: str, silent: float) -> None:
         self.said.append((cause, message))
 
 
