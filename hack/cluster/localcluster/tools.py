@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 def build_helm(paths: Paths, say: Say) -> None:
     with one_at_a_time(paths.cache / "helm-lock", say):
-        say(f"building helm {HELM_VERSION}: two minutes, once")
+        say(f"building helm {HELM_VERSION}: some 4 processor-minutes, once")
         programs.install(paths, HELM_MODULE, HELM_VERSION)
 
 
