@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pyarrow.compute as pc
-from pipelines import check_regions
+from pipelines import REGIONS, check_regions, rows_of
 
 RATE = 600
 COUNT = RATE * 60
@@ -13,8 +15,8 @@ LONGEST_GAP_SECONDS = 1.0
 """In a region that nothing happened to, on a machine that does other things as well."""
 
 
-def start_three_regions(job, **settings):
-    job.apply(count=COUNT, rate=RATE, parallelism=3, executor={"instances": 3, "standby": 1}, **settings)
+def start_three_regions(job, source=REGIONS, count=COUNT):
+    job.apply(source, count=count, rate=RATE, parallelism=3, executor={"instances": 3, "standby": 1})
     job.until_ready()
     job.namespace.wait_for("three executors and a standby", lambda: len(job.running("executor")) == 4 or None)
     job.until_checkpoint(3)
@@ -22,8 +24,6 @@ def start_three_regions(job, **settings):
 
 def region_of(job, pod):
     """Which region's slots are in the pod, by the output so far."""
-    from pipelines import rows_of
-
     rows = rows_of(job.output)
     there = rows.filter(pc.equal(rows["pod"], pod))
     return set(there["region"].to_pylist())
@@ -58,8 +58,6 @@ def test_only_the_region_of_a_deleted_executor_restarts_and_within_one_and_a_hal
     back = job.namespace.wait_for(
         "the standby to be back", lambda: len(job.running("executor")) == 4 or None, seconds=60, every=0.2
     )
-    import time
-
     standby_after = time.time() - killed_at
     assert back
     attempts = job.attempts()

@@ -82,6 +82,8 @@ class SparkLauncher:
         self._scala = context._jsc.sc()
         self._placements = Placements(self._list_executors, instances)
         self._warm: set[str] = set()
+        self._hosts: dict[str, str] = {}
+        """By executor, as last seen: each question to Spark takes time that a recovery waits for."""
         self.control_host = control_host
 
     @property
@@ -146,11 +148,12 @@ class SparkLauncher:
     def _list_executors(self) -> list[ExecutorInfo]:
         found = self._scala.statusStore().executorList(True)
         summaries = [found.apply(index) for index in range(found.size())]
-        return [
+        executors = [
             ExecutorInfo(str(summary.id()), str(summary.hostPort()).rpartition(":")[0], int(summary.totalCores()))
             for summary in summaries
-            if summary.totalCores() > 0
         ]
+        self._hosts.update({executor.id: executor.host for executor in executors})
+        return [executor for executor in executors if executor.slots > 0]
 
     def _run(self, task: SlotTask, on_end: OnEnd) -> None:
         error = None
@@ -185,10 +188,9 @@ class SparkLauncher:
         """A partition for each slot, that prefers the executor it is placed on, and goes anywhere if that is full."""
         jvm = self._context._jvm
         assert jvm is not None
-        hosts = {executor.id: executor.host for executor in self._placements.usable()}
         empty = CPickleSerializer().dumps(None)  # type: ignore[no-untyped-call]
         pairs = [
-            jvm.scala.Tuple2(bytearray(empty), _scala_seq(jvm, [f"executor_{hosts.get(each, 'unknown')}_{each}"]))
+            jvm.scala.Tuple2(bytearray(empty), _scala_seq(jvm, [f"executor_{self._hosts[each]}_{each}"]))
             for each in executors
         ]
         bytes_tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))

@@ -4,7 +4,7 @@ Lost is a level, not an event: so a loss while no operator ran is found as well.
 """
 
 from snapshot_engine.wire.control import LossReason, NodeSuspectRequest, PodLostRequest
-from snapshot_engine.wire.status import ExecutorStatus, JobStatus
+from snapshot_engine.wire.status import ExecutorStatus, JobStatus, Phase
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.draft import Draft, Note
@@ -12,6 +12,7 @@ from streamingjob_operator.observation import LossKey, PodView
 from streamingjob_operator.resource import Reason
 
 SAY_AGAIN_SECONDS = 5.0
+_AT_ITS_END = (Phase.STOPPED, Phase.FINISHED, Phase.FAILED)
 
 
 def count_executors(draft: Draft) -> None:
@@ -30,8 +31,8 @@ def count_executors(draft: Draft) -> None:
 
 def report_losses(draft: Draft) -> None:
     status = _current_report(draft)
-    if status is None or status.application_id is None:
-        return
+    if status is None or status.application_id is None or status.phase in _AT_ITS_END:
+        return  # a job that has ended lets its executors go
     pods = {pod.executor_id: pod for pod in draft.observation.executors(status.generation)}
     for executor in status.executors:
         loss = _loss_of(executor, pods.get(executor.executor_id))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from snapshot_engine.wire.status import RegionFailure, RegionState, SlotStatus
+from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, SlotStatus
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
 
@@ -39,6 +39,14 @@ def test_an_executor_whose_pod_is_being_deleted_is_lost_at_once(running):
     running.change_pod(running.executor_pod(2), deleting_since=running.now)
     running.look()
     assert losses(running) == [("2", "PodDeleting")]
+
+
+@pytest.mark.parametrize("phase", [Phase.FINISHED, Phase.STOPPED, Phase.FAILED])
+def test_executors_of_a_job_that_has_ended_may_go(running, phase):
+    running.say(phase=phase)
+    del running.pods[running.executor_pod(1)]
+    running.look()
+    assert losses(running) == []
 
 
 def test_two_losses_at_once_are_both_told(running):

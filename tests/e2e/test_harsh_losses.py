@@ -1,0 +1,108 @@
+"""Executors that go the hard way: out of memory, evicted, with their node."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pipelines import REGIONS, check_regions
+from test_executor_loss import a_working_executor, start_three_regions
+
+RATE = 600
+COUNT = RATE * 75
+
+# A slot that finds a file of its region's name takes more memory than its pod may have.
+GREEDY = REGIONS.replace(
+    "    splits = env.parallelism\n",
+    """    splits = env.parallelism
+
+    def number(o):
+        from pathlib import Path
+
+        order = Path(out).parent / f"take-all-memory-{int(o[0]) % splits if len(o) else -1}"
+        if order.exists():
+            order.unlink()
+            hoard = [bytearray(b"x" * (64 << 20)) for _ in range(64)]
+        return o.astype(np.int64)
+
+""",
+).replace('"n": lambda o: o.astype(np.int64),', '"n": number,')
+
+
+def others_are_undisturbed(job, region, before):
+    others = {name: number for name, number in before.items() if name != str(region)}
+    return {name: job.attempts()[name] for name in others} == others
+
+
+def test_a_slot_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):
+    start_three_regions(job, source=GREEDY, count=COUNT)
+    _, (region,) = a_working_executor(job)
+    before = job.attempts()
+    (job.output.parent / f"take-all-memory-{region}").touch()
+    job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=90)
+    job.until_running()
+    assert others_are_undisturbed(job, region, before)
+    job.until_finished()
+    check_regions(job.output, COUNT)
+
+
+def test_an_evicted_executor_takes_only_its_region_with_it(job):
+    start_three_regions(job, count=COUNT)
+    pod, (region,) = a_working_executor(job)
+    before = job.attempts()
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{job.namespace.name}/pods/{pod}/eviction"
+    job.namespace.cluster_kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=60)
+    job.until_running()
+    assert others_are_undisturbed(job, region, before)
+    job.until_finished()
+    check_regions(job.output, COUNT)
+
+
+@pytest.mark.parametrize("how", ["cut off", "dead"])
+def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operator, make_job, how):
+    operator.install("watchNodes=true")
+    job = make_job("orders")
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"streamingjob.dev/component": "executor"}},
+    }
+    small = {"name": "executor", "resources": {"requests": {"cpu": "20m"}}}
+    template = {"spec": {"topologySpreadConstraints": [spread], "containers": [small]}}
+    home = {"nodeSelector": {"kubernetes.io/hostname": "node-1"}, "containers": [{**small, "name": "driver"}]}
+    job.apply(
+        count=COUNT,
+        rate=RATE,
+        parallelism=2,
+        driver={"memory": "1Gi", "podTemplate": {"spec": home}},
+        executor={"instances": 2, "standby": 2, "podTemplate": template},
+    )
+    job.until_ready()
+    job.until_checkpoint(3)
+    job.until_rows(RATE)
+    there = regions_on(job, second_node.name)
+    before = job.attempts()
+    if how == "dead":
+        second_node.kill()
+    else:
+        second_node.cut_link()
+    for region in there:
+        job.until(f"region {region} to restart", lambda s, r=region: job.attempts()[r] > before[r], seconds=120)
+    job.until_running()
+    untouched = set(before) - there
+    assert {name: job.attempts()[name] for name in untouched} == {name: before[name] for name in untouched}
+    if how == "cut off":
+        second_node.mend_link()
+    job.until_finished()
+    check_regions(job.output, COUNT)
+
+
+def regions_on(job, node):
+    from test_executor_loss import region_of
+
+    pods = [pod["metadata"]["name"] for pod in job.pods("executor") if pod["spec"].get("nodeName") == node]
+    assert pods, f"no executor is on {node}"
+    return {str(region) for pod in pods for region in region_of(job, pod)}
