@@ -8,7 +8,10 @@
 
 Slots are forked processes here; regions, snapshots, recovery and commits are the same as on Spark. What a connector's
 author needs besides: `connectors.failing` (a source that fails at a given record, a sink that fails in prepare or
-commit) and `clock` of OperatorContext, which is the only clock an operator may use.
+commit) and `ManualClock`: processing time that stands still until the test moves it.
+
+    clock = ManualClock(tmp_path)
+    run_pipeline(..., clock=clock, meanwhile=lambda job: clock.advance(60_000))
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.runtime.clocks import ManualClock
 from snapshot_engine.runtime.embedded import RunningJob, run_to_end
 from snapshot_engine.runtime.forked import ForkedLauncher, ship_by_value
 from snapshot_engine.runtime.job_events import JobEvents
@@ -37,7 +41,7 @@ from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
 
-__all__ = ["JobResult", "Outcome", "RunningJob", "kill_a_slot", "run_pipeline", "slot_pids"]
+__all__ = ["JobResult", "ManualClock", "Outcome", "RunningJob", "kill_a_slot", "run_pipeline", "slot_pids"]
 
 IMPATIENT = RestartConfig(first_delay=0.0, max_delay=0.1, per_region=None, per_job=None)
 """Restarts at once, as often as it takes: a test is not a production system."""
@@ -64,7 +68,7 @@ def run_pipeline(
     """Plan and run `pipeline` until it ends. A second call with the same storage goes on where the first one ended.
 
     `meanwhile` is called with the running job (and awaited if it is a coroutine function): to kill, stop, look.
-    `settings` are further fields of JobSettings, such as `restore_from`, `incremental`, `retained`.
+    `settings` are further fields of JobSettings, such as `restore_from`, `incremental`, `retained`, `clock`.
     """
     graph = plan_pipeline(
         pipeline, args, parallelism, PlanOptions(job=job, parallelism=parallelism, mode=mode, strategy=strategy)

@@ -358,6 +358,7 @@ class JobMaster:
                 self.settings.incremental,
                 self.settings.heartbeat_seconds,
                 self.settings.exchange_budget,
+                clock=self.settings.clock,
             ),
         )
         self._launcher.launch(task, self._on_launch_ended)

@@ -8,6 +8,7 @@ from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.runtime.clocks import Clock, clock_ms
 from snapshot_engine.runtime.slot_task import DEFAULT_EXCHANGE_BUDGET
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
@@ -38,6 +39,8 @@ class JobSettings:
     """Take storage that holds another job's state."""
     allow_non_restored_state: bool = False
     allow_older_checkpoint: bool = False
+    clock: Clock = clock_ms
+    """Processing time, as operators see it; tests have one that they move."""
     heartbeat_seconds: float = 0.5
     heartbeat_timeout: float = 5.0
     exchange_budget: int = DEFAULT_EXCHANGE_BUDGET

@@ -20,11 +20,12 @@ from snapshot_engine.protocol.alignment import DeclineCheckpoint
 from snapshot_engine.protocol.elements import Barrier, ChannelId, SubtaskId
 from snapshot_engine.runtime import channel_times
 from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.clocks import clock_ms
 from snapshot_engine.runtime.control_link import ControlLink
 from snapshot_engine.runtime.exchanges.segment_reading import UnreadableInput
 from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
 from snapshot_engine.runtime.failure_report import summary, user_traceback
-from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, clock_ms, sent_schema
+from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, sent_schema
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
 from snapshot_engine.runtime.subtask import Subtask, Waiting
@@ -145,7 +146,7 @@ class Slot:
 
     def _loop(self) -> None:
         while not self._stopping:
-            now = clock_ms()
+            now, processing_time = clock_ms(), self._task.settings.clock()
             progressed = False
             paused = self._exchanges.sources_paused
             for subtask in self._parts.subtasks:
@@ -153,10 +154,10 @@ class Slot:
                 if subtask.run(now, TURN_SECONDS):
                     progressed = True
                 deadline = subtask.deadline()
-                if deadline is not None and deadline <= now:
-                    subtask.on_deadline(now)
+                if deadline is not None and deadline <= processing_time:
+                    subtask.on_deadline(processing_time)
             flushed = self._flush(not progressed)
-            self._poller.poll(0 if progressed or flushed else self._wait(now))
+            self._poller.poll(0 if progressed or flushed else self._wait(now, processing_time))
             self._exchanges.turn()
             self._hand_in_snapshots()
             if self._awaiting_output:
@@ -182,14 +183,12 @@ class Slot:
                 flushed = True
         return flushed
 
-    def _wait(self, now: int) -> float:
+    def _wait(self, now: int, processing_time: int) -> float:
         """How long nothing will happen unless something arrives."""
-        times = [subtask.deadline() for subtask in self._parts.subtasks]
-        times += [subtask.source_wait() for subtask in self._parts.subtasks]
-        until = min((time for time in times if time is not None), default=None)
-        if until is None:
-            return LONGEST_WAIT_SECONDS
-        return min(LONGEST_WAIT_SECONDS, max(0.0, (until - now) / 1000))
+        subtasks = self._parts.subtasks
+        waits = [deadline - processing_time for subtask in subtasks if (deadline := subtask.deadline()) is not None]
+        waits += [until - now for subtask in subtasks if (until := subtask.source_wait()) is not None]
+        return min(LONGEST_WAIT_SECONDS, max(0.0, min(waits, default=1000) / 1000))
 
     def _on_message(self, message: m.Message) -> None:
         if self._until_deployed is not None and not isinstance(message, m.Deploy | m.Stop):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,10 +35,6 @@ def sent_schema(edge: JobEdge) -> pa.Schema:
     if edge.columns is None:
         return edge.schema
     return pa.schema([edge.schema.field(name) for name in edge.columns])
-
-
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class SlotSubtasks:
@@ -190,7 +185,7 @@ class SlotSubtasks:
                 restored=[OperatorState.from_json(doc) for doc in restored["operators"].get(node.uid, ())],
                 rescaled=restored["rescaled"],
                 reader=self._reader,
-                clock=clock_ms,
+                clock=self._task.settings.clock,
                 incremental=self._task.settings.incremental,
                 origin=origin,
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.elements import Attempt, ChannelId, Mode, SubtaskId
+from snapshot_engine.runtime.clocks import Clock, clock_ms
 from snapshot_engine.storage.pieces import StorageConfig
 
 DEFAULT_EXCHANGE_BUDGET = 256 << 20
@@ -23,6 +24,7 @@ class SlotSettings:
     """What a memory or durable exchange may keep per producer subtask where the edge does not say."""
     local_folder: str | None = None
     """Where slots keep what need not outlive their machine; None: the usual place for temporary files."""
+    clock: Clock = clock_ms
 
 
 @dataclass(frozen=True)

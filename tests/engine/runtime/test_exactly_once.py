@@ -14,6 +14,7 @@ from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.failing import FailingSink, FailingSource
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
@@ -171,3 +172,30 @@ def test_sources_that_end_apart_still_checkpoint(tmp_path: Path) -> None:
     result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_late)
     assert result.outcome is Outcome.FINISHED
     assert numbers_in(sink) == sorted([*range(1000), *range(20_000)])
+
+
+async def kill_twice(job: RunningJob) -> None:
+    choose = random.Random(9)
+    for checkpoints in (2, 5):
+        await completed(job, checkpoints)
+        kill_a_slot(job, choose)
+
+
+def test_several_checkpoints_in_flight_lose_and_double_nothing(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    config = CheckpointConfig(interval=0.01, max_concurrent=4, tolerable_failures=1000)
+    result = run_pipeline(
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, checkpoint=config, meanwhile=kill_twice
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_the_memory_backend_writes_no_pieces_and_restores_from_its_manifests(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    result = run_pipeline(
+        shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, backend="memory", meanwhile=kill_twice
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+    assert not list((tmp_path / "ck").rglob("*.arrow"))
