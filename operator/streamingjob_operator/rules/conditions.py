@@ -27,6 +27,7 @@ _PHASE_REASONS = {
 
 
 def conclude(draft: Draft) -> None:
+    draft.status.error = _fit(draft.status.error) if draft.status.error else None
     draft.status.phase = _phase(draft)
     draft.status.observed_generation = draft.observation.job.generation
     draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
@@ -40,6 +41,11 @@ def conclude(draft: Draft) -> None:
     _set(draft, ConditionType.CHECKPOINTS_HEALTHY, *_checkpoints_healthy(draft))
     finished = draft.status.phase is JobPhase.FINISHED
     _set(draft, ConditionType.COMPLETED, finished, Reason.FINISHED if finished else Reason.NOT_FINISHED, "")
+
+
+def _fit(text: str) -> str:
+    """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
+    return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
 
 
 def _position(kind: str) -> int:
@@ -118,7 +124,7 @@ def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, 
         type=kind,
         status=status,
         reason=reason,
-        message=message[:MAX_MESSAGE_LENGTH],
+        message=_fit(message),
         last_transition_time=draft.now if changed or before is None else before.last_transition_time,
         observed_generation=draft.observation.job.generation,
     )

@@ -4,6 +4,7 @@ import pytest
 
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.observation import NodeView
+from streamingjob_operator.resource import MAX_MESSAGE_LENGTH
 
 
 def test_a_crashed_driver_gets_one_successor_of_the_next_generation(running):
@@ -200,3 +201,11 @@ def test_a_driver_that_was_stopped_by_hand_runs_again(running):
     running.end_driver(0, phase="Stopped")
     running.settle(3)
     assert running.driver.name == "orders-driver-2"
+
+
+def test_a_drivers_long_last_words_fit_into_the_status(running):
+    """The API server refuses a status that is too long, and nothing could be decided about the job any more."""
+    running.end_driver(1, error="ä" * 2000)
+    running.look()
+    assert len(running.status["error"].encode()) <= MAX_MESSAGE_LENGTH
+    assert running.status["error"].startswith("exited with code 1")
