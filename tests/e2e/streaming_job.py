@@ -94,7 +94,7 @@ class StreamingJob:
 
     # Waiting.
 
-    def until(self, what: str, condition: Callable[[dict[str, Any]], Any], *, seconds: float = 180) -> dict[str, Any]:
+    def until(self, what: str, condition: Callable[[dict[str, Any]], Any], *, seconds: float = 300) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             status = self.status
             with contextlib.suppress(KeyError, IndexError, TypeError):
@@ -103,11 +103,11 @@ class StreamingJob:
 
         return self.namespace.wait_for(f"{self.name}: {what}", look, seconds=seconds)
 
-    def until_ready(self, *, seconds: float = 240) -> None:
+    def until_ready(self, *, seconds: float = 480) -> None:
         timeout = f"--timeout={seconds:.0f}s"
         self.namespace.kubectl("wait", "--for=condition=Ready", f"sj/{self.name}", timeout, timeout=seconds + 10)
 
-    def until_running(self, *, seconds: float = 240) -> dict[str, Any]:
+    def until_running(self, *, seconds: float = 300) -> dict[str, Any]:
         return self.until("all regions run", lambda s: s["phase"] == "Running", seconds=seconds)
 
     def until_checkpoint(self, number: int, *, seconds: float = 120) -> None:
