@@ -2,7 +2,7 @@
 BENCH_PY := benchmarks/.envs/harness/bin/python
 BENCH_STAMP := benchmarks/.envs/harness/.ready
 
-.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator bench-recovery profile
+.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator bench-loops bench-recovery profile
 $(BENCH_STAMP): benchmarks/environments.py
 	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
@@ -23,6 +23,9 @@ bench-check: bench-quick  ## has this engine become slower beside the peers than
 
 bench-coordinator: $(STAMP)  ## the driver's own cost of a checkpoint with 100, 1,000 and 10,000 subtasks, simulated
 	$(PY) -m benchmarks.scenarios.coordinator
+
+bench-loops: $(STAMP) $(KERNELS)  ## a loop with a checkpoint each second against one without any
+	$(PY) -m benchmarks.scenarios.loops
 
 bench-recovery: $(STAMP) $(KERNELS)  ## kill to first new output by strategy, what exchanges cost, catch-up after an absence
 	$(PY) -m benchmarks.scenarios.recovery

@@ -26,6 +26,7 @@ class KeyedStream(DataStream):
     def __init__(self, env: Any, end: Input, keys: tuple[str, ...]) -> None:
         super().__init__(env, end)
         self._keys = keys
+        self._key_function: Callable[[Any], Any] | None = None
 
     def reduce(self, fn: Callable[[Any, Any], Any]) -> DataStream:
         """Fold each record into what its key had before, `fn(old, new)`, and put the result out."""
@@ -69,7 +70,9 @@ def _key_by_function(stream: DataStream, fn: Callable[[Any], Any]) -> KeyedStrea
     before, exchange = _split_traits(stream._end)
     node = add_operator(stream.env.graph, "key_by", [before], lambda input: steps.extract_key(fn, input))
     end = Input((Upstream(node, None, exchange),), node.output)
-    return KeyedStream(stream.env, hashed(end, (HIDDEN_KEY,)), (HIDDEN_KEY,))
+    keyed = KeyedStream(stream.env, hashed(end, (HIDDEN_KEY,)), (HIDDEN_KEY,))
+    keyed._key_function = fn
+    return keyed
 
 
 def _split_traits(end: Input) -> tuple[Input, EdgeTraits]:
@@ -81,7 +84,7 @@ def _split_traits(end: Input) -> tuple[Input, EdgeTraits]:
 
 
 def hashed(end: Input, keys: tuple[str, ...]) -> Input:
-    return end.with_traits(partitioning=Partitioning.HASH, key_columns=keys)
+    return end.with_traits(partitioning=Partitioning.HASH, key_columns=keys, already_keyed=False)
 
 
 def _why_not_keys(keys: Sequence[Any], type: StreamType | None) -> str | None:

@@ -140,6 +140,29 @@ class DataStream:
 
         return read_side_output(self, tag, schema)
 
+    def iterate(
+        self,
+        body: Callable[[Any], tuple[Any, Any]],
+        *,
+        rounds: bool = False,
+        budget: str | int | None = None,
+        name: str | None = None,
+        uid: str | None = None,
+        parallelism: int | None = None,
+    ) -> Any:
+        """A loop: `body` is given the stream, with all that comes back in it, and returns `(again, out)`.
+
+        `again` goes round: a stream with the columns of this one, or a list of such streams. `out` is whatever leaves
+        the loop; `iterate` returns it as it is. On a keyed stream, what goes round comes back to the owner of its key.
+
+        With `rounds`, what comes back waits until everything of the round before is done; process functions in the
+        body may ask to be told (`timers.register_round_end`). `budget` is what the head keeps in memory of records
+        on their way round; the rest lies on disk.
+        """
+        from snapshot_engine.api.loops import LoopOptions, iterate
+
+        return iterate(self, body, LoopOptions(rounds, budget, name, uid, parallelism))
+
     # -- the next edge
     # ----------------------------------------------------------------------------------------------
 
@@ -257,7 +280,9 @@ class DataStream:
         return changed
 
     def _partitioned(self, partitioning: Partitioning) -> DataStream:
-        end = self._end.with_traits(partitioning=partitioning, key_columns=(), location=user_location())
+        end = self._end.with_traits(
+            partitioning=partitioning, key_columns=(), already_keyed=False, location=user_location()
+        )
         return DataStream(self.env, end)
 
     def _of_unknown_type(self) -> DataStream:

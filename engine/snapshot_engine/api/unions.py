@@ -20,15 +20,15 @@ def union_of(first: DataStream, others: Sequence[DataStream]) -> DataStream:
     ends = [first._end, *(other._end for other in others)]
     type = first._end.type
     for end in ends[1:]:
-        difference = _difference(first._end.type, end.type)
-        if difference:
-            first.env.graph.refuse_call("union", difference)
-        if difference or end.type is None:
+        other = difference(first._end.type, end.type)
+        if other:
+            first.env.graph.refuse_call("union", other)
+        if other or end.type is None:
             type = None
     return DataStream(first.env, Input(tuple(upstream for end in ends for upstream in end.upstreams), type))
 
 
-def _difference(left: StreamType | None, right: StreamType | None) -> str | None:
+def difference(left: StreamType | None, right: StreamType | None) -> str | None:
     """Why the two cannot be one stream."""
     if left is None or right is None:
         return None

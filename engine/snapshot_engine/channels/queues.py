@@ -20,11 +20,14 @@ class InboundQueue:
     The limit is soft by one element: what has arrived whole is kept, and no more is read until there is room again.
     """
 
-    def __init__(self, channel: ChannelId, port: int, limit: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(self, channel: ChannelId, port: int, limit: int = DEFAULT_LIMIT_BYTES, *, inside: bool = True) -> None:
         self.channel = channel
         self.port = port
+        self.inside = inside
+        """Whether the producer belongs to the same region, so that a loop of the region waits for what is here."""
         self.elements: deque[Element] = deque()
         self.bytes = 0
+        self.rows_taken = 0
         self.on_room: Callable[[], None] | None = None
         self._limit = limit
 
@@ -46,6 +49,7 @@ class InboundQueue:
         if isinstance(element, pa.RecordBatch):
             was_full = self.full
             self.bytes -= element.nbytes
+            self.rows_taken += element.num_rows
             if was_full and not self.full and self.on_room:
                 self.on_room()
         return element

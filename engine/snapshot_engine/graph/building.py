@@ -75,7 +75,7 @@ def where_event_time_went(graph: LogicalGraph, source: Input) -> str | None:
     waiting = [upstream.node for upstream in source.upstreams]
     while waiting:
         node = waiting.pop()
-        inputs = graph.inputs_of(node)
+        inputs = [edge for edge in graph.inputs_of(node) if not edge.feedback]
         if node.output is not None and any(edge.type and edge.type.event_time for edge in inputs):
             column = next(edge.type.event_time.column for edge in inputs if edge.type and edge.type.event_time)
             return f"{node.name!r} at {node.location} does not keep its column {column!r}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from snapshot_engine.graph.job_graph import Exchange, Partitioning
 from snapshot_engine.graph.logical import LogicalEdge, LogicalGraph, LogicalNode
+from snapshot_engine.graph.loops import edges_inside_loops
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,23 @@ class ResolvedEdge:
 
 
 def resolve_edges(graph: LogicalGraph, parallelism: dict[LogicalNode, int], default: Exchange) -> list[ResolvedEdge]:
+    inside = {id(edge) for edge in edges_inside_loops(graph.edges)}
     return [
-        ResolvedEdge(edge, _partitioning(edge, parallelism), edge.traits.exchange or _default_exchange(edge, default))
+        ResolvedEdge(
+            edge,
+            _partitioning(edge, parallelism),
+            edge.traits.exchange or _default_exchange(edge, Exchange.PIPELINED if id(edge) in inside else default),
+        )
         for edge in graph.edges
     ]
 
 
 def _partitioning(edge: LogicalEdge, parallelism: dict[LogicalNode, int]) -> Partitioning:
+    same = parallelism[edge.producer] == parallelism[edge.consumer]
+    if edge.traits.already_keyed and same:
+        return Partitioning.FORWARD
     if edge.traits.partitioning is not None:
         return edge.traits.partitioning
-    same = parallelism[edge.producer] == parallelism[edge.consumer]
     return Partitioning.FORWARD if same else Partitioning.REBALANCE
 
 
@@ -36,7 +44,7 @@ def _default_exchange(edge: LogicalEdge, default: Exchange) -> Exchange:
     """The job's default is for edges where rows change their subtask: elsewhere it would only break up
     chains."""
     moves = edge.traits.partitioning not in (None, Partitioning.FORWARD)
-    return default if moves and not edge.feedback else Exchange.PIPELINED
+    return default if moves else Exchange.PIPELINED
 
 
 def chains_of(graph: LogicalGraph, edges: list[ResolvedEdge]) -> list[list[LogicalNode]]:

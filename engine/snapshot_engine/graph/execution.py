@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from snapshot_engine.graph.job_graph import JobEdge, JobGraph, Partitioning
+from snapshot_engine.graph.loops import edges_with_rounds
 from snapshot_engine.graph.regions import Region as Region
 from snapshot_engine.graph.regions import regions_of
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
@@ -77,6 +78,7 @@ class ExecutionGraph:
         self.inputs = InputChannels(graph)
         self.outputs = OutputChannels(graph)
         self.regions = regions_of(graph)
+        self.round_edges = edges_with_rounds(graph)
         self.region_of = {subtask: region for region in self.regions for subtask in region.subtasks}
 
     def __reduce__(self) -> tuple[type[ExecutionGraph], tuple[JobGraph]]:
@@ -103,5 +105,6 @@ class ExecutionGraph:
 
     def triggered(self) -> list[SubtaskId]:
         """Where checkpoints begin: sources, and subtasks that read nothing but stored exchanges."""
-        aligned = {edge.consumer for edge in self.graph.edges if not self.exchange_of(edge).stored}
+        crossed = [edge for edge in self.graph.edges if not edge.feedback and not self.exchange_of(edge).stored]
+        aligned = {edge.consumer for edge in crossed}
         return [subtask for subtask in self.subtasks if subtask.vertex not in aligned]

@@ -17,6 +17,7 @@ from snapshot_engine.operators.stream_type import EventTime, StreamType
 from snapshot_engine.protocol.exchanges import Exchange as Exchange
 
 DEFAULT_KEY_GROUPS = 128
+DEFAULT_LOOP_BUDGET = 64 << 20
 """In how many parts keyed state is dealt out; never changes for a job."""
 
 
@@ -58,6 +59,16 @@ class OperatorNode:
 
 
 @dataclass(frozen=True)
+class LoopTraits:
+    """What was said of a loop, kept at its head."""
+
+    rounds: bool = False
+    """Whether what comes back waits until everything of the round before is done."""
+    budget_bytes: int = DEFAULT_LOOP_BUDGET
+    """How much the head keeps in memory of what is on its way round; the rest lies on the slot's disk."""
+
+
+@dataclass(frozen=True)
 class JobVertex:
     """A chain of operators that runs as one subtask per parallel instance. Its uid is that of its first
     operator."""
@@ -69,6 +80,8 @@ class JobVertex:
     is_source: bool
     declared_deterministic: bool = False
     """The user's word for the whole region; planning refuses it where it cannot hold."""
+    loop: LoopTraits | None = None
+    """Set if its first operator is the head of a loop: the feedback edges return to it."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_engine.graph.call_site import user_location
-from snapshot_engine.graph.job_graph import Exchange, Partitioning, SourceLocation
+from snapshot_engine.graph.job_graph import Exchange, LoopTraits, Partitioning, SourceLocation
 from snapshot_engine.graph.problems import Problem
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import StreamType
@@ -43,6 +43,10 @@ class EdgeTraits:
     partitioning: Partitioning | None = None
     """None: forward if both sides have the same parallelism, else rebalance."""
     key_columns: tuple[str, ...] = ()
+    already_keyed: bool = False
+    """The rows lie with the subtasks that own their keys, since they come from the head of a keyed loop: they are sent
+    by key only where the parallelism changes.
+    """
     exchange: Exchange | None = None
     """None: the job's default."""
     budget_bytes: int | None = None
@@ -67,6 +71,8 @@ class LogicalNode:
     sink: Any = None
     keyed: bool = False
     declared_deterministic: bool = False
+    loop: LoopTraits | None = None
+    """Set where feedback edges return to: it is the head of a loop."""
 
     @property
     def output(self) -> StreamType | None:

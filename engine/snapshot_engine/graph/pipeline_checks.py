@@ -88,7 +88,8 @@ def _check_forward(graph: LogicalGraph, edge: ResolvedEdge, parallelism: Mapping
 
 def _check_keyed(graph: LogicalGraph, edge: ResolvedEdge) -> None:
     known = edge.logical.consumer.step is not None
-    if edge.logical.consumer.keyed and known and edge.partitioning is not Partitioning.HASH:
+    by_key = edge.partitioning is Partitioning.HASH or edge.logical.traits.already_keyed
+    if edge.logical.consumer.keyed and known and not by_key:
         graph.refuse(
             edge.logical.consumer,
             f"it keeps state by key, but its input from {edge.logical.producer.name!r} is not keyed: "

@@ -36,9 +36,8 @@ def _lines(view: PlanView) -> Iterator[str]:
 
 
 def _vertex_lines(vertex: VertexView) -> Iterator[str]:
-    traits = ", ".join(
-        trait for trait, holds in (("source", vertex.source), ("deterministic", vertex.deterministic)) if holds
-    )
+    known = (("source", vertex.source), ("deterministic", vertex.deterministic), (vertex.loop, vertex.loop))
+    traits = ", ".join(str(trait) for trait, holds in known if holds)
     yield f"  {vertex.uid} ×{vertex.parallelism}{f' ({traits})' if traits else ''}"
     width = max(len(operator.name) for operator in vertex.operators)
     for operator in vertex.operators:

@@ -28,6 +28,8 @@ class VertexView:
     source: bool
     deterministic: bool
     operators: tuple[OperatorView, ...]
+    loop: str | None = None
+    """What it is to a loop, in words: its head; None for all others."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def _vertex_view(vertex: JobVertex) -> VertexView:
         vertex.is_source,
         vertex.declared_deterministic,
         operators,
+        None if vertex.loop is None else f"head of a loop{' with rounds' if vertex.loop.rounds else ''}",
     )
 
 

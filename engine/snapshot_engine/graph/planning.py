@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_engine.graph import pipeline_checks, region_checks
+from snapshot_engine.graph import loop_checks, pipeline_checks, region_checks
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
@@ -48,6 +48,8 @@ def plan_graph(logical: LogicalGraph, options: PlanOptions) -> JobGraph:
     pipeline_checks.check_sinks(logical, exactly_once, options.require_exactly_once_sinks)
     pipeline_checks.check_parallelism(logical, parallelism, options.key_groups)
     pipeline_checks.check_edges(logical, edges, parallelism)
+    loop_checks.check_no_other_cycles(logical)
+    loop_checks.check_exchanges_inside(logical, edges)
     problems = [finding.to_problem() for finding in logical.problems]
     warnings = [finding.to_problem() for finding in logical.warnings]
     graph = None
@@ -113,6 +115,7 @@ def _vertex(
         operators=tuple(_operator(node, uids[node]) for node in chain),
         is_source=chain[0].source is not None,
         declared_deterministic=any(node.declared_deterministic for node in chain),
+        loop=chain[0].loop,
     )
 
 
@@ -160,6 +163,7 @@ def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem],
     for problem, is_error in region_checks.check_cuts(execution):
         (problems if is_error else warnings).append(problem)
     problems.extend(region_checks.check_determinism(execution))
+    problems.extend(loop_checks.check_rounds(execution))
     return _spread_determinism(execution)
 
 

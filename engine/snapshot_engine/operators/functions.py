@@ -71,6 +71,10 @@ class Timers(Protocol):
         """Call `on_timer` when the clock has come to `timestamp` (epoch milliseconds)."""
         ...
 
+    def register_round_end(self) -> None:
+        """Call `on_round_end` when all records of the current round of the loop are done; once, so ask again."""
+        ...
+
     def delete_event_time(self, timestamp: int) -> None:
         """Missing timers are no error."""
         ...
@@ -122,7 +126,16 @@ class Function:
         """Called once, also after a failure."""
 
 
-class KeyedProcessFunction(Function):
+class RoundListener:
+    """What process functions in the body of a loop with rounds may define besides."""
+
+    def on_round_end(self, round: int, context: ProcessContext) -> Iterable[Any] | None:
+        """All records of `round` are done, everywhere in the loop. Called for each key that asked for it with
+        `context.timers.register_round_end()`; what goes out and comes back belongs to the next round.
+        """
+
+
+class KeyedProcessFunction(Function, RoundListener):
     """Record by record, with keyed state and timers."""
 
     def process(self, record: Any, context: ProcessContext) -> Iterable[Any] | None:
@@ -133,7 +146,7 @@ class KeyedProcessFunction(Function):
         """A timer of `context.current_key` is due."""
 
 
-class BatchKeyedProcessFunction(Function):
+class BatchKeyedProcessFunction(Function, RoundListener):
     """The same for all rows of one key in a batch at a time: quick where keys are few and rows are many."""
 
     def process(self, batch: pa.RecordBatch, context: ProcessContext) -> Iterable[pa.RecordBatch] | None:
@@ -144,7 +157,7 @@ class BatchKeyedProcessFunction(Function):
         """A timer of `context.current_key` is due."""
 
 
-class CoProcessFunction(Function):
+class CoProcessFunction(Function, RoundListener):
     """Two keyed inputs, one state: both are keyed by values of the same types."""
 
     def process_left(self, record: Any, context: ProcessContext) -> Iterable[Any] | None:

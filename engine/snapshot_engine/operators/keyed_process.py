@@ -13,7 +13,12 @@ import pyarrow as pa
 from snapshot_engine.operators.event_times import event_times
 from snapshot_engine.operators.fitting import fit_batch
 from snapshot_engine.operators.function_context import close_function, open_function
-from snapshot_engine.operators.functions import BatchKeyedProcessFunction, KeyedProcessFunction, TimeDomain
+from snapshot_engine.operators.functions import (
+    BatchKeyedProcessFunction,
+    KeyedProcessFunction,
+    RoundListener,
+    TimeDomain,
+)
 from snapshot_engine.operators.key_reading import KeyReader
 from snapshot_engine.operators.keyed_operator import KeyedOperator
 from snapshot_engine.operators.operator import Data, OperatorContext
@@ -27,6 +32,7 @@ from snapshot_engine.state.timers import KeyTimers, TimerQueue
 
 EVENT_TIMERS = "timers:event"
 PROCESSING_TIMERS = "timers:processing"
+ROUND_TIMERS = "timers:round"
 
 
 class TimedOperator(KeyedOperator):
@@ -42,8 +48,9 @@ class TimedOperator(KeyedOperator):
         self._event = TimerQueue(self.state, EVENT_TIMERS)
         self._processing = TimerQueue(self.state, PROCESSING_TIMERS)
         self.emissions = Emissions(self.name, keeps_times=needs_times(self.type))
-        timers = KeyTimers(self._event, self._processing, self.current)
-        self.context = CallContext(self.current, self.reader, timers, self.emissions, context.clock)
+        self._rounds = TimerQueue(self.state, ROUND_TIMERS) if tells_rounds(self.function) else None
+        self._timers = KeyTimers(self._event, self._processing, self.current, self._rounds)
+        self.context = CallContext(self.current, self.reader, self._timers, self.emissions, context.clock)
         self.context.current_watermark = self.watermark
         open_function(self.function, context, Cells(self.state, self.current))
 
@@ -60,6 +67,28 @@ class TimedOperator(KeyedOperator):
 
     def on_deadline(self, now: int) -> None:
         self._fire(self._processing, now, "processing")
+
+    @property
+    def has_timers(self) -> bool:
+        return self._processing.next_time() is not None
+
+    def on_round_end(self, round: int) -> None:
+        """Keys that asked for it are told once: what was told before a snapshot is in no snapshot any more."""
+        self._timers.round = round + 1
+        if self._rounds is not None:
+            for _, key in self._rounds.due(round):
+                self.current.key = key
+                self.context.timestamp = None
+                try:
+                    self.take(self.function.on_round_end(round, self.context))
+                    self.emissions.stamp(self.context.emitted_time())
+                except Exception as error:
+                    told = f"on_round_end({round}) for key {self.context.current_key!r:.100}"
+                    raise UserFunctionError(self.name, told, error, has_record=False) from error
+                if self.emissions.full:
+                    self.emissions.flush(self.output)
+            self.emissions.flush(self.output)
+        self.output.round_end(round)
 
     def _fire(self, queue: TimerQueue, until: int, domain: TimeDomain) -> None:
         context = self.context
@@ -102,6 +131,12 @@ class TimedOperator(KeyedOperator):
             told = f"{fn.__name__}() for key {context.current_key!r:.100}"
             raise UserFunctionError(self.name, told, error, record, has_record=True) from error
         self.emissions.flush(self.output)
+
+
+def tells_rounds(function: object) -> bool:
+    """Whether a process function has an `on_round_end` of its own."""
+    own = getattr(type(function), "on_round_end", None)
+    return own is not None and own is not RoundListener.on_round_end
 
 
 _PLURAL = (list, GeneratorType)

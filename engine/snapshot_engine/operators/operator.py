@@ -27,6 +27,7 @@ class Output(Protocol):
     def emit_side(self, tag: str, data: Data) -> None: ...
     def watermark(self, timestamp: int) -> None: ...
     def idle(self) -> None: ...
+    def round_end(self, round: int) -> None: ...
 
 
 class StateReader(Protocol):
@@ -119,6 +120,15 @@ class Operator:
     def on_idle(self) -> None:
         """All inputs are idle."""
         self.output.idle()
+
+    def on_round_end(self, round: int) -> None:
+        """In the body of a loop with rounds: all records of `round` are done. Emit what is due, then pass it on."""
+        self.output.round_end(round)
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether a timer by the clock is set: then a loop it belongs to is not at rest."""
+        return False
 
     def next_deadline(self) -> int | None:
         """The processing time (epoch ms) at which `on_deadline` wants to be called, or None."""

@@ -165,6 +165,10 @@ class LoopLog:
         """Checkpoints whose barrier is on its way round."""
         return tuple(self._logs)
 
+    def logged(self) -> Iterable[LoopEntry]:
+        """What the logs of pending checkpoints hold; an entry comes once for each of them."""
+        return (entry for log in self._logs.values() for entries in log.entries.values() for entry in entries)
+
     def snapshot_taken(self, checkpoint: int) -> list[LoopAction]:
         """The head has taken its snapshot for `checkpoint` and forwarded the barrier: its log begins."""
         log = _Log({}, self.round, dict(self._arriving), set(self._open))

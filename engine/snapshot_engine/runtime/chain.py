@@ -35,6 +35,9 @@ class _ToNext:
     def idle(self) -> None:
         self._following.on_idle()
 
+    def round_end(self, round: int) -> None:
+        self._following.on_round_end(round)
+
 
 class Chain:
     """Opened once, then driven by its subtask."""
@@ -63,6 +66,10 @@ class Chain:
     def end_input(self) -> None:
         for operator in self.operators:
             operator.end_input()
+
+    @property
+    def has_timers(self) -> bool:
+        return any(operator.has_timers for operator in self.operators)
 
     def next_deadline(self) -> int | None:
         deadlines = [deadline for operator in self.operators if (deadline := operator.next_deadline()) is not None]

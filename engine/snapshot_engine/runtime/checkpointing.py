@@ -78,7 +78,8 @@ class Checkpointing:
         self._listener = listener
         self._clock = clock
         self._upstream = {
-            subtask: {graph.producer_of(channel) for channel in graph.inputs[subtask]} for subtask in graph.subtasks
+            subtask: {graph.producer_of(c) for c in graph.inputs[subtask] if not graph.edges[c.edge].feedback}
+            for subtask in graph.subtasks
         }
         first = store.next_checkpoint_id()
         self._issued = {first}

@@ -45,6 +45,7 @@ from snapshot_engine.runtime.exchanges.stored_segments import StreamId
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
+from snapshot_engine.runtime.loops.steering import Loops
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
     SlotSettings,
@@ -145,6 +146,7 @@ class JobMaster:
             self.cuts.deterministic,
             self.cuts.starts_after,
         )
+        self._loops = Loops(graph, self._send_to_region, self.clock)
         self._deciding: asyncio.Task[None] | None = None
         self._recovery_timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[JobResult] = self._loop.create_future()
@@ -249,6 +251,7 @@ class JobMaster:
         for shell in self.regions.values():
             if shell.run.abandon_slots(self.clock()):
                 self._launcher.cancel(shell.run.region, shell.run.attempt)
+        self._loops.close()
         await self.checkpoints.close()
         await self._server.close()
 
@@ -343,6 +346,7 @@ class JobMaster:
         shell.connections = {}
         shell.finished_subtasks = set()
         shell.output_seen = False
+        self._loops.region_starts(shell.run.region, attempt)
         shell.restored_from = self._restore.checkpoint
         task = SlotTask(
             job=self.settings.name,
@@ -494,6 +498,9 @@ class JobMaster:
                 self._end_slot_if_finished(shell, subtask.index)
             case m.InputsEnded():
                 self.checkpoints.inputs_ended(connection.attempt, parse_subtask(message.subtask))
+                self._loops.inputs_ended(connection.region)
+            case m.LoopCounted():
+                self._loops.counted(connection.region, connection.attempt, message)
             case m.Pinned():
                 self._facts.answered(connection, message)
             case m.Pressure():
@@ -540,6 +547,7 @@ class JobMaster:
         self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
+            self._loops.region_finished(shell.run.region)
             self._stop_slots(shell, "the region has finished")
 
     def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, lost: m.ChannelLost) -> None:
@@ -671,6 +679,10 @@ class JobMaster:
             connection = self.regions[region].connections.get(slot)
             if connection is not None:
                 connection.send(make(keys))
+
+    def _send_to_region(self, region: int, message: m.Message) -> None:
+        for connection in self.regions[region].connections.values():
+            connection.send(message)
 
     def send_to_all(self, message: m.Message) -> None:
         for shell in self.regions.values():

@@ -117,6 +117,23 @@ class InputsEnded:
 
 
 @dataclass(frozen=True)
+class SteerLoop:
+    """The driver's word to the loops of the region: count, end a round, begin one, let event time run out, end."""
+
+    what: str
+    number: int
+    """Of the wave or the round."""
+
+
+@dataclass(frozen=True)
+class LoopCounted:
+    """The slot's answer to a wave: the counts of each of its subtasks."""
+
+    wave: int
+    counts: dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
 class Completed:
     checkpoint: int
     segments: dict[str, list[Any]] = field(default_factory=dict)
@@ -218,6 +235,9 @@ _KINDS = {
         Acknowledged,
         Declined,
         SubtaskFinished,
+        InputsEnded,
+        SteerLoop,
+        LoopCounted,
         Completed,
         Aborted,
         Heartbeat,
@@ -245,6 +265,9 @@ Message = (
     | Acknowledged
     | Declined
     | SubtaskFinished
+    | InputsEnded
+    | SteerLoop
+    | LoopCounted
     | Completed
     | Aborted
     | Heartbeat

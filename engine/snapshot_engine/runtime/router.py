@@ -16,7 +16,7 @@ from snapshot_engine.graph.job_graph import JobEdge, Partitioning
 from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.operator import Data
 from snapshot_engine.operators.records import Records, to_arrow
-from snapshot_engine.protocol.elements import ChannelId, Control, Idle, Watermark
+from snapshot_engine.protocol.elements import ChannelId, Control, Idle, RoundEnd, Watermark
 
 ENOUGH_ROWS = 8192
 """A batch with this many rows is sent at once: waiting for more would save nothing."""
@@ -41,6 +41,11 @@ class EdgeOutput:
         self._pending: list[list[pa.RecordBatch]] = [[] for _ in outbounds]
         self._pending_rows = [0] * len(outbounds)
         self._next = 0
+        self.rows_sent = 0
+        """Over all channels: a row that goes to several counts once for each."""
+        self.inside = True
+        """Whether the consumers belong to the same region."""
+        self.carries_rounds = False
         self._partitioner = None
         if edge.partitioning is Partitioning.HASH and len(outbounds) > 1:
             self._partitioner = HashPartitioner(edge.key_columns, len(outbounds), key_groups)
@@ -64,6 +69,8 @@ class EdgeOutput:
                 self._next = (self._next + 1) % len(self._outbounds)
 
     def send_control(self, element: Control) -> None:
+        if self.edge.feedback and isinstance(element, Watermark | Idle):
+            return  # event time comes into a loop from outside only
         self.flush()
         for outbound in self._outbounds:
             outbound.send(element)
@@ -80,6 +87,7 @@ class EdgeOutput:
     def _add(self, index: int, batch: pa.RecordBatch) -> None:
         self._pending[index].append(batch)
         self._pending_rows[index] += batch.num_rows
+        self.rows_sent += batch.num_rows
         if self._pending_rows[index] >= ENOUGH_ROWS:
             self._send_pending(index)
 
@@ -114,6 +122,16 @@ class Router:
 
     def idle(self) -> None:
         self.broadcast(Idle())
+
+    def round_end(self, round: int) -> None:
+        for output in self._edges:
+            if output.carries_rounds:
+                output.send_control(RoundEnd(round))
+
+    @property
+    def rows_sent_inside(self) -> int:
+        """To subtasks of the same region, since the attempt began."""
+        return sum(output.rows_sent for output in self._edges if output.inside)
 
     def broadcast(self, element: Control) -> None:
         for output in self._edges:

@@ -25,6 +25,8 @@ from snapshot_engine.runtime.control_link import ControlLink
 from snapshot_engine.runtime.exchanges.segment_reading import UnreadableInput
 from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
 from snapshot_engine.runtime.failure_report import summary, user_traceback
+from snapshot_engine.runtime.loops.head import HeadSubtask
+from snapshot_engine.runtime.loops.obeying import obey
 from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, sent_schema
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
@@ -218,6 +220,10 @@ class Slot:
                 self._exchanges.unpin(message.checkpoint)
             case m.PauseSources():
                 self._exchanges.pause_sources(message.paused)
+            case m.SteerLoop():
+                counted = obey(message, self._parts.subtasks)
+                if counted is not None:
+                    self._control.send(counted)
             case _:
                 raise m.BadMessage(f"a slot is not sent {type(message).__name__}")
 
@@ -339,7 +345,7 @@ def _figures(subtask: Subtask) -> dict[str, Any]:
     keys, size = subtask.state_size()
     activity = subtask.activity
     kept, budget = subtask.exchanges.kept()
-    return {
+    figures = {
         "rows_in": activity.rows_in,
         "bytes_in": activity.bytes_in,
         "rows_out": subtask.router.rows_out,
@@ -354,3 +360,6 @@ def _figures(subtask: Subtask) -> dict[str, Any]:
         "kept_bytes": kept,
         "kept_budget": budget,
     }
+    if isinstance(subtask, HeadSubtask):
+        figures["loop_queue_bytes"], figures["loop_log_bytes"] = subtask.loop_bytes()
+    return figures

@@ -15,6 +15,7 @@ from snapshot_engine.graph.job_graph import JobEdge
 from snapshot_engine.operators.operator import OperatorContext, Origin, StateReader
 from snapshot_engine.protocol.alignment import Alignment, DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
+from snapshot_engine.protocol.round_ends import RoundEnds
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.runtime import channel_times
 from snapshot_engine.runtime import messages as m
@@ -22,6 +23,8 @@ from snapshot_engine.runtime.chain import Chain
 from snapshot_engine.runtime.exchanges.log_reading import NumberedQueue
 from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
 from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue
+from snapshot_engine.runtime.loops.building import build_loop
+from snapshot_engine.runtime.loops.head import HeadSubtask
 from snapshot_engine.runtime.restore import FRESH
 from snapshot_engine.runtime.router import EdgeOutput, Outbound, Router
 from snapshot_engine.runtime.slot_task import SlotTask, subtask_key
@@ -112,9 +115,9 @@ class SlotSubtasks:
         vertex = self._graph.graph.vertices[id.vertex]
         router = Router(self._edge_outputs(id, restored["exchanges"]))
         chain = Chain(vertex.operators, router)
-        channels = self._graph.inputs[id]
+        channels, feedback = self._channels_to(id)
         times = channel_times.restore(restored["channels"], channels, restored["rescaled"])
-        subtask = Subtask(
+        parts = (
             id,
             chain,
             router,
@@ -126,12 +129,29 @@ class SlotSubtasks:
             self._submit,
             self._decline,
             self._inputs_ended,
+            self._round_ends(channels),
         )
+        if vertex.loop is None:
+            subtask = Subtask(*parts)
+        else:
+            returning = [queue for channel in feedback if isinstance(queue := self._queues[channel], InboundQueue)]
+            loop = build_loop(self._graph, id, returning, restored, self._reader)
+            subtask = HeadSubtask(*parts, loop=loop)
         if restored["finished"]:
             subtask.end_at_once()
         else:
             chain.open(self._contexts(id, restored))
         return subtask
+
+    def _channels_to(self, id: SubtaskId) -> tuple[list[ChannelId], list[ChannelId]]:
+        """The regular input channels, and those by which a loop leads back here."""
+        channels = self._graph.inputs[id]
+        feedback = [channel for channel in channels if self._graph.edges[channel.edge].feedback]
+        return [channel for channel in channels if channel not in feedback], feedback
+
+    def _round_ends(self, channels: Sequence[ChannelId]) -> RoundEnds | None:
+        looped = [channel for channel in channels if channel.edge in self._graph.round_edges]
+        return RoundEnds(looped) if looped else None
 
     def _ended_for_good(self, channels: Sequence[ChannelId], times: WatermarkState | None) -> set[ChannelId]:
         """Those that had ended and are kept; a pipelined producer that had finished says so again."""
@@ -157,7 +177,10 @@ class SlotSubtasks:
             channels = [channel for channel in self._graph.outputs[id] if channel.edge == edge.id]
             channels.sort(key=lambda channel: channel.consumer)
             ends = [self._outbound(channel, restored) for channel in channels]
-            outputs.append(EdgeOutput(edge, ends, self._graph.graph.key_groups))
+            output = EdgeOutput(edge, ends, self._graph.graph.key_groups)
+            output.inside = not self._graph.exchange_of(edge).cuts_regions
+            output.carries_rounds = edge.id in self._graph.round_edges
+            outputs.append(output)
         return outputs
 
     def _outbound(self, channel: ChannelId, restored: Mapping[str, Any]) -> Outbound:

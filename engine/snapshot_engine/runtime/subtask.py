@@ -10,9 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
-from snapshot_engine.protocol.elements import MAX_WATERMARK, Barrier, ChannelId, EndOfInput, Idle, SubtaskId, Watermark
+from snapshot_engine.protocol.elements import (
+    MAX_WATERMARK,
+    Barrier,
+    ChannelId,
+    EndOfInput,
+    Idle,
+    RoundEnd,
+    SubtaskId,
+    Watermark,
+)
+from snapshot_engine.protocol.loop_end import LoopCounts
+from snapshot_engine.protocol.round_ends import RoundEnds
 from snapshot_engine.protocol.watermarks import WatermarkMerge
 from snapshot_engine.runtime.chain import Chain
 from snapshot_engine.runtime.exchanges.segment_reading import SegmentQueue
@@ -78,6 +90,7 @@ class Subtask:
         submit: Callable[[SnapshotJob], None],
         decline: Callable[[SubtaskId, DeclineCheckpoint], None],
         inputs_ended: Callable[[SubtaskId], None],
+        round_ends: RoundEnds | None = None,
     ) -> None:
         """`ended` are channels that had ended at the restored checkpoint and will not say so again."""
         self.id = id
@@ -89,12 +102,14 @@ class Subtask:
         """Whether any row has passed through it since it was restored."""
         self.exchanges = exchanges
         self.sources_paused = False
+        self._pipelined = [queue for queue in queues if type(queue) is InboundQueue]
         self._open_queues = [queue for queue in queues if queue.channel not in ended]
         self._inputs_ended = inputs_ended
         self._alignment = alignment
         self._watermarks = watermarks
         self._submit = submit
         self._decline = decline
+        self._round_ends = round_ends
         self._next = 0
         self._is_source = not queues
         self._told_inputs_ended = alignment.all_ended and not alignment.ended
@@ -241,6 +256,15 @@ class Subtask:
                 self._act(self._alignment.barrier(queue.channel, element, time.time()))
             case EndOfInput():
                 self._end_channel(queue)
+            case RoundEnd():
+                self._end_round(queue, element.round)
+
+    def _end_round(self, queue: InputQueue, round: int) -> None:
+        """Told again after a restore: keys that were told before are not in the restored state any more."""
+        assert self._round_ends is not None
+        passed_on = self._round_ends.ended(queue.channel, round)
+        if passed_on is not None:
+            self.chain.head.on_round_end(passed_on.round)
 
     def _advance(self, watermark: int | None) -> None:
         if watermark is not None:
@@ -259,23 +283,32 @@ class Subtask:
         if self._is_source or self.ended:
             return
         if not self._open_queues:
-            self._finish()
+            self._all_inputs_ended()
         elif self._alignment.all_ended and not self._told_inputs_ended:
             self._told_inputs_ended = True
             self._inputs_ended(self.id)
 
+    def _all_inputs_ended(self) -> None:
+        self._finish()
+
     def _finish(self) -> None:
         """All inputs have ended: emit the rest, tell the consumers, and hand in the final state."""
+        self._say_end()
+        self._hand_in_final()
+
+    def _say_end(self) -> None:
         self.chain.end_input()
+        self.router.broadcast(EndOfInput())
+
+    def _hand_in_final(self) -> None:
         self.ended = True
         self.activity.go_on()
         snapshots, sync = self._freeze(-1)
-        self.router.broadcast(EndOfInput())
         times = self._watermarks.snapshot()
         settled = self._alignment.settled
         job = SnapshotJob(self.id, None, snapshots, times, 0.0, 0.0, sync, finished=True, snapshotted=settled)
         job.exchanges = self.exchanges.snapshots(-1)
-        self._submit(job)
+        self._hand_in(job)
 
     def _act(self, actions: Sequence[AlignmentAction]) -> None:
         for action in actions:
@@ -291,7 +324,7 @@ class Subtask:
         self.exchanges.seal(barrier.checkpoint)
         kept = self.exchanges.snapshots(barrier.checkpoint)
         self.router.broadcast(barrier)
-        self._submit(
+        self._hand_in(
             SnapshotJob(
                 self.id,
                 barrier.checkpoint,
@@ -303,6 +336,29 @@ class Subtask:
                 exchanges=kept,
             )
         )
+
+    def _hand_in(self, job: SnapshotJob) -> None:
+        self._submit(job)
+
+    # For the driver, which finds out by counting whether a loop is at rest.
+
+    def loop_counts(self) -> LoopCounts:
+        quiet = self.ended or (not self._is_source and not self._outside_is_open() and not self.chain.has_timers)
+        over = self.ended or self._watermarks.current == MAX_WATERMARK
+        return LoopCounts(
+            self.router.rows_sent_inside,
+            self._rows_received_inside(),
+            quiet,
+            round_over=None if self._round_ends is None or self.ended else self._round_ends.over,
+            time_is_over=over,
+        )
+
+    def _rows_received_inside(self) -> int:
+        return sum(queue.rows_taken for queue in self._pipelined)
+
+    def _outside_is_open(self) -> bool:
+        """Whether another region may still send something."""
+        return any(queue not in self._pipelined for queue in self._open_queues)
 
     def _freeze(self, checkpoint: int) -> tuple[list[Any], float]:
         started = time.perf_counter()

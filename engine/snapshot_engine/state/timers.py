@@ -52,10 +52,20 @@ class TimerQueue:
 class KeyTimers:
     """What users' functions set timers of the current key with."""
 
-    def __init__(self, event: TimerQueue, processing: TimerQueue, current: CurrentKey) -> None:
+    def __init__(
+        self, event: TimerQueue, processing: TimerQueue, current: CurrentKey, rounds: TimerQueue | None = None
+    ) -> None:
         self._event = event
         self._processing = processing
+        self._rounds = rounds
         self._current = current
+        self.round = 0
+        """The round whose end comes next, as far as it is known here."""
+
+    def register_round_end(self) -> None:
+        if self._rounds is None:
+            raise TypeError("register_round_end() in a function without on_round_end: define it")
+        self._rounds.register(self.round, self._current.key)
 
     def register_event_time(self, timestamp: int) -> None:
         self._event.register(int(timestamp), self._current.key)

@@ -1,0 +1,246 @@
+"""The head of a loop as a subtask: receives what comes back at any time, and has a log for every pending checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from snapshot_engine.channels.queues import InboundQueue
+from snapshot_engine.protocol.alignment import DeclineCheckpoint, TakeSnapshot
+from snapshot_engine.protocol.elements import MAX_WATERMARK, Barrier, ChannelId, EndOfInput, RoundEnd
+from snapshot_engine.protocol.loop_end import LoopCounts
+from snapshot_engine.protocol.loop_log import LoopAction, LoopContents, LoopLog
+from snapshot_engine.protocol.round_ends import NO_ROUND
+from snapshot_engine.runtime.loops.held_records import HeldRecords, RecordStore
+from snapshot_engine.runtime.loops.log_state import LoopSnapshot
+from snapshot_engine.runtime.snapshot_writer import SnapshotJob
+from snapshot_engine.runtime.subtask import Subtask
+
+FIRST_ROWS = 64
+MOST_ROWS = 2048
+MOST_BYTES = 256 << 10
+"""Records come out of the queue in slices of at most this size, with a look at the room for output between them: a body
+that makes a hundred records of each must not fill the memory in one go."""
+ENOUGH_OUTPUT = 4 << 20
+"""When a slice led to more bytes of output than this, the next ones are smaller; if to much less, larger."""
+FEEDBACK_FIRST = 8
+"""How often the loop is served for once that new records are let in, while it is over its budget."""
+
+
+@dataclass
+class Loop:
+    """What a head has besides any subtask: the feedback side."""
+
+    uid: str
+    feedback: Sequence[InboundQueue]
+    log: LoopLog
+    store: RecordStore
+    restored_bytes: int = 0
+    time_is_over: bool = False
+    snapshots: dict[int, SnapshotJob] = field(default_factory=dict)
+    """Taken, and waiting for their log to be whole."""
+    rounds_ended: int = NO_ROUND
+    """In this attempt."""
+    ending: bool = False
+    said_end: bool = False
+
+    @property
+    def edges(self) -> list[int]:
+        return sorted({queue.channel.edge for queue in self.feedback})
+
+
+class HeadSubtask(Subtask):
+    """Its `queues` are the regular inputs only."""
+
+    def __init__(self, *subtask: Any, loop: Loop, **more: Any) -> None:
+        super().__init__(*subtask, **more)
+        self._loop = loop
+        self._queue_bytes = loop.restored_bytes
+        self._slice_rows = FIRST_ROWS
+        self._served_in_a_row = 0
+
+    # Records.
+
+    def step(self, now_ms: int) -> bool:
+        """Receiving comes first and needs no room, so that whoever sends to this head always finds some."""
+        if self.ended:
+            return False
+        received = self._receive()
+        if not self.router.has_room():
+            self._note_blocked()
+            return received
+        self._note_room()
+        started = time.perf_counter()
+        worked = self._work()
+        self.activity.busy_seconds += time.perf_counter() - started
+        return worked or received
+
+    def _work(self) -> bool:
+        """The loop and the regular inputs in turn: neither may starve, or no barrier would come through."""
+        limit = FEEDBACK_FIRST if self._loop.store.over_budget else 1
+        if self._served_in_a_row < limit and self._go_round():
+            self._served_in_a_row += 1
+            return True
+        self._served_in_a_row = 0
+        queue = self._next_readable()
+        if queue is None:
+            return self._go_round()
+        self._handle(queue)
+        return True
+
+    def _go_round(self) -> bool:
+        batches = self._take()
+        if not batches:
+            return False
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        self.activity.rows_in += batch.num_rows
+        self.activity.bytes_in += batch.nbytes
+        before = self.router.bytes_out
+        self.chain.head.process(0, batch)
+        self._adapt_slices(self.router.bytes_out - before)
+        return True
+
+    def _take(self) -> list[pa.RecordBatch]:
+        """As much as makes a slice: what came back in crumbs goes on in one piece, or the loop would only make more."""
+        batches: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < self._slice_rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
+            held = cast(HeldRecords, taken[1])
+            batches.append(held.batch())
+            rows, size = rows + held.rows, size + held.size
+        self._queue_bytes -= size
+        return batches
+
+    def _adapt_slices(self, output: int) -> None:
+        if output > ENOUGH_OUTPUT:
+            self._slice_rows = max(16, self._slice_rows // 2)
+        elif output < ENOUGH_OUTPUT // 4:
+            self._slice_rows = min(MOST_ROWS, self._slice_rows * 2)
+
+    def _receive(self) -> bool:
+        received = False
+        for queue in self._loop.feedback:
+            while queue.elements:
+                received = True
+                self._arrived(queue.channel, queue.take())
+        return received
+
+    def _arrived(self, channel: ChannelId, element: Any) -> None:
+        loop = self._loop
+        if isinstance(element, pa.RecordBatch):
+            for part in slices(element, self._slice_rows):
+                held = loop.store.hold(part)
+                self._queue_bytes += held.size
+                loop.log.arrived(channel, held)
+            return
+        match element:
+            case Barrier():
+                self._act_on_loop(loop.log.returned(channel, element.checkpoint))
+            case RoundEnd() if loop.log.rounds:
+                loop.log.round_ended(channel, element.round)
+            case EndOfInput():
+                self._act_on_loop(loop.log.ended(channel))
+                if loop.log.all_ended:
+                    self._hand_in_final()
+
+    # Snapshots: handed in when the barrier has gone round.
+
+    def _take_snapshot(self, action: TakeSnapshot) -> None:
+        super()._take_snapshot(action)
+        self._act_on_loop(self._loop.log.snapshot_taken(action.barrier.checkpoint))
+
+    def _hand_in(self, job: SnapshotJob) -> None:
+        job.snapshots = [*job.snapshots, self._snapshot()]
+        if job.checkpoint is None:
+            super()._hand_in(job)
+        else:
+            self._loop.snapshots[job.checkpoint] = job
+
+    def _act_on_loop(self, actions: Iterable[LoopAction]) -> None:
+        for action in actions:
+            job = self._loop.snapshots.pop(action.checkpoint, None)
+            if isinstance(action, DeclineCheckpoint):
+                self._decline(self.id, action)
+            elif job is not None:
+                taken = cast(LoopSnapshot, job.snapshots[-1])
+                job.snapshots = [*job.snapshots[:-1], replace(taken, contents=action.contents)]
+                super()._hand_in(job)
+
+    def _snapshot(self) -> LoopSnapshot:
+        """The log is filled in when it is whole."""
+        loop = self._loop
+        return LoopSnapshot(loop.uid, loop.time_is_over, loop.edges, LoopContents(round=loop.log.round))
+
+    def abort(self, checkpoint: int) -> None:
+        self._loop.log.abort(checkpoint)
+        self._loop.snapshots.pop(checkpoint, None)
+        super().abort(checkpoint)
+
+    def trigger(self, barrier: Barrier, stop: bool) -> None:
+        if not self._loop.said_end:  # no barrier follows the end
+            super().trigger(barrier, stop)
+
+    # The end, and rounds: counted by the driver.
+
+    def _advance(self, watermark: int | None) -> None:
+        """That the regular inputs have ended is not yet the end of time: the loop may go on."""
+        if watermark != MAX_WATERMARK:
+            super()._advance(watermark)
+
+    def _all_inputs_ended(self) -> None:
+        self._inputs_ended(self.id)
+        self._go_on_ending()
+
+    def end_round(self, round: int) -> None:
+        if self._loop.log.rounds and round > self._loop.rounds_ended:
+            self._loop.rounds_ended = round
+            self.chain.head.on_round_end(round)
+
+    def begin_round(self, round: int) -> None:
+        if self._loop.log.rounds:
+            self._loop.log.next_round(round)
+
+    def let_time_run_out(self) -> None:
+        if not self._loop.time_is_over:
+            self._loop.time_is_over = True
+            super()._advance(MAX_WATERMARK)
+
+    def end_loop(self) -> None:
+        self._loop.ending = True
+        self._go_on_ending()
+
+    def _go_on_ending(self) -> None:
+        """The end goes out when it is told and the regular inputs (of an inner loop, the outer one) have ended."""
+        if self._loop.ending and not self._open_queues and not self._loop.said_end:
+            self._loop.said_end = True
+            self._say_end()
+
+    def loop_counts(self) -> LoopCounts:
+        loop = self._loop
+        log = loop.log
+        arrived = sum(queue.rows_taken for queue in loop.feedback)
+        quiet = log.quiet and not self._outside_is_open() and not self.chain.has_timers
+        return LoopCounts(
+            self.router.rows_sent_inside,
+            self._rows_received_inside() + arrived,
+            quiet or self.ended,
+            log.waiting if log.rounds else 0,
+            log.round if log.rounds else None,
+            log.round_over,
+            loop.time_is_over or self.ended,
+        )
+
+    def loop_bytes(self) -> tuple[int, int]:
+        """(in the queues, in the logs of pending checkpoints); what is in several of them is counted in each."""
+        return self._queue_bytes, sum(cast(HeldRecords, entry.payload).size for entry in self._loop.log.logged())
+
+
+def slices(batch: pa.RecordBatch, most_rows: int) -> Iterable[pa.RecordBatch]:
+    """In order, none of them larger than a slice should be."""
+    by_size = batch.num_rows * MOST_BYTES // max(1, batch.nbytes)
+    rows = max(1, min(most_rows, by_size))
+    return [batch] if batch.num_rows <= rows else [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]

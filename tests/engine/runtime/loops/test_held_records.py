@@ -1,0 +1,64 @@
+"""Records on their way round: in memory up to the budget, the rest on disk, gone when nobody needs them."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+
+from snapshot_engine.runtime.loops.held_records import RecordStore
+
+SCHEMA = pa.schema({"n": pa.int64()})
+
+
+def batch(first: int, rows: int = 1_000) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(np.arange(first, first + rows))], schema=SCHEMA)
+
+
+def store_of(batches: float) -> RecordStore:
+    return RecordStore(SCHEMA, int(batches * batch(0).nbytes))
+
+
+def test_what_fits_stays_in_memory():
+    store = store_of(2)
+    held = [store.hold(batch(0)), store.hold(batch(1_000))]
+    assert store.spilled_bytes == 0
+    assert store.in_memory == sum(each.size for each in held)
+
+
+def test_what_does_not_fit_comes_back_from_disk_as_it_was():
+    store = store_of(2)
+    held = [store.hold(batch(number * 1_000)) for number in range(10)]
+    assert store.in_memory <= 2 * held[0].size
+    assert store.spilled_bytes == 8 * held[0].size
+    assert [each.batch() for each in held] == [batch(number * 1_000) for number in range(10)]
+
+
+def test_a_slice_is_written_without_the_rest_of_its_batch():
+    store = store_of(0)
+    held = store.hold(batch(0, 100_000).slice(500, 3))
+    assert held.batch().to_pydict() == {"n": [500, 501, 502]}
+    assert store._segment is not None and store._segment.size < 1_000
+
+
+def test_memory_is_free_again_when_the_last_reference_goes_in_whatever_thread():
+    store = store_of(1)
+    held = [store.hold(batch(0))]
+    assert store.over_budget
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert store.in_memory == 0 and not store.over_budget
+
+
+def test_a_file_goes_with_the_last_record_in_it(monkeypatch):
+    monkeypatch.setattr("snapshot_engine.runtime.loops.held_records.SEGMENT_BYTES", 20_000)
+    store = store_of(0)
+    held = [store.hold(batch(0)) for _ in range(6)]
+    files = {id(each._segment) for each in held}
+    assert len(files) == 2
+    first = held[0]._segment._file
+    del held[0:3]
+    assert first.fileno() >= 0  # held by this name alone
+    assert {id(each._segment) for each in held} < files
