@@ -220,18 +220,18 @@ class HeadSubtask(Subtask):
             self._say_end()
 
     def loop_counts(self) -> LoopCounts:
-        loop = self._loop
-        log = loop.log
-        arrived = sum(queue.rows_taken for queue in loop.feedback)
-        quiet = log.quiet and not self._outside_is_open() and not self.chain.has_timers
+        log = self._loop.log
+        received = self._rows_received_inside() + sum(queue.rows_taken for queue in self._loop.feedback)
+        if self.ended:
+            return LoopCounts(self.router.rows_sent_inside, received, quiet=True)
         return LoopCounts(
             self.router.rows_sent_inside,
-            self._rows_received_inside() + arrived,
-            quiet or self.ended,
+            received,
+            log.quiet and not self._outside_is_open() and not self.chain.has_timers,
             log.waiting if log.rounds else 0,
             log.round if log.rounds else None,
             log.round_over,
-            loop.time_is_over or self.ended,
+            self._loop.time_is_over,
         )
 
     def loop_bytes(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import random
 import sys
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -45,7 +46,6 @@ def killing(times: int):
 
 
 def test_connected_components_are_those_that_networkx_finds(tmp_path: Path, example) -> None:
-    networkx = pytest.importorskip("networkx")
     components = example("connected_components")
     out = str(tmp_path / "out")
     result = run_pipeline(
