@@ -18,7 +18,7 @@ from snapshot_engine.protocol.round_ends import NO_ROUND
 from snapshot_engine.runtime.loops.held_records import HeldRecords, RecordStore
 from snapshot_engine.runtime.loops.log_state import LoopSnapshot
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
-from snapshot_engine.runtime.subtask import Subtask
+from snapshot_engine.runtime.subtask import Subtask, Waiting
 
 FIRST_ROWS = 64
 MOST_ROWS = 2048
@@ -71,13 +71,15 @@ class HeadSubtask(Subtask):
             return False
         received = self._receive()
         if not self.router.has_room():
-            self._note_blocked()
+            self.activity.wait(Waiting.FOR_ROOM)
             return received
-        self._note_room()
         started = time.perf_counter()
-        worked = self._work()
-        self.activity.busy_seconds += time.perf_counter() - started
-        return worked or received
+        if self._work():
+            self.activity.go_on()
+            self.activity.busy_seconds += time.perf_counter() - started
+            return True
+        self.activity.wait(Waiting.FOR_INPUT)
+        return received
 
     def _work(self) -> bool:
         """The loop and the regular inputs in turn: neither may starve, or no barrier would come through."""
