@@ -93,16 +93,23 @@ class Placements:
             self._launches.pop((region, attempt), None)
             self._changed.notify_all()
 
-    def fence(self, executor: str) -> bool:
-        """Nothing is placed there any more. False if that was known."""
+    def fence(self, executor: str) -> list[Key] | None:
+        """Nothing is placed there any more. None if that was known; else the attempts that wait for a slot from there,
+        in vain.
+        """
         with self._changed:
             if executor in self._fenced:
-                return False
+                return None
             self._fenced.add(executor)
+            in_vain = [
+                key
+                for key, launch in self._launches.items()
+                if any(where == executor and slot not in launch.arrived for slot, where in launch.placed.items())
+            ]
             for launch in self._launches.values():
                 launch.placed = {slot: where for slot, where in launch.placed.items() if where != executor}
             self._changed.notify_all()
-            return True
+            return in_vain
 
     def all_arrived(self, region: int, attempt: Attempt, slots: Sequence[int]) -> bool:
         """Or there is nobody left to wait for."""

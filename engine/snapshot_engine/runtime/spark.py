@@ -32,8 +32,9 @@ log = logging.getLogger(__name__)
 
 LOCAL_EXECUTOR = "driver"
 """What Spark calls the one executor of a `local` master."""
-ARRIVAL_SECONDS = 120.0
-"""A slot that was given an executor and has not said a word for so long will not."""
+ARRIVAL_SECONDS = 600.0
+"""A slot that was given an executor and has not said a word for so long will not. The first Python process of an executor
+may take minutes on a busy machine; an executor that is known to be lost is not waited for at all."""
 MOST_EMBEDDED_SLOTS = 64
 """A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
 
@@ -114,14 +115,18 @@ class SparkLauncher:
 
     def replace_executor(self, executor: str) -> None:
         """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one."""
-        if self._placements.fence(executor):
-            InheritableThread(target=self._replace, args=(executor,), name=f"replace-{executor}", daemon=True).start()
+        in_vain = self._placements.fence(executor)
+        if in_vain is not None:
+            name = f"replace-{executor}"
+            InheritableThread(target=self._replace, args=(executor, in_vain), name=name, daemon=True).start()
 
     def close(self) -> None:
         self._context.stop()
 
-    def _replace(self, executor: str) -> None:
+    def _replace(self, executor: str, in_vain: Sequence[tuple[int, Attempt]]) -> None:
         try:
+            for region, attempt in in_vain:
+                self._context.cancelJobGroup(_group(region, attempt))
             done = executor != LOCAL_EXECUTOR and self._scala.killAndReplaceExecutor(executor)
             log.info("executor %s %s", executor, "is being replaced" if done else "was not Spark's any more")
         except Exception as failure:

@@ -20,7 +20,7 @@ from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-ROWS = 90_000
+ROWS = 270_000
 
 
 @pytest.fixture(scope="module")

@@ -73,8 +73,8 @@ def test_a_slot_that_ended_as_it_was_told_leaves_its_place_to_the_next_attempt()
 
 def test_nothing_is_placed_on_a_fenced_executor() -> None:
     placements = Placements(Cluster("1", "2"), instances=1)
-    assert placements.fence("1")
-    assert not placements.fence("1"), "that was known"
+    assert placements.fence("1") == []
+    assert placements.fence("1") is None, "that was known"
     assert placements.choose(0, FIRST, [0]) == {0: "2"}
     assert [executor.id for executor in placements.usable()] == ["2"]
 
@@ -94,3 +94,12 @@ def test_all_is_settled_when_every_slot_has_arrived() -> None:
     assert not placements.settled()
     placements.slot_started(0, FIRST, 0, "1")
     assert placements.settled()
+
+
+def test_an_attempt_that_waits_for_a_slot_of_a_fenced_executor_waits_in_vain() -> None:
+    placements = Placements(Cluster("1", "2"), instances=2)
+    placements.choose(0, FIRST, [0])
+    placements.choose(1, FIRST, [0])
+    placements.slot_started(0, FIRST, 0, "1")
+    assert placements.fence("1") == [], "its slot has come; its end is seen by its connection"
+    assert placements.fence("2") == [(1, FIRST)]
