@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LOCAL_EXECUTOR = "driver"
 """What Spark calls the one executor of a `local` master."""
 ARRIVAL_SECONDS = 600.0
-"""A slot that was given an executor and has not said a word for so long will not. The first Python process of an executor
+"""A slot that was given an executor and has not said a word for so long will not. An executor's first Python process
 may take minutes on a busy machine; an executor that is known to be lost is not waited for at all."""
 MOST_EMBEDDED_SLOTS = 64
 """A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
