@@ -2,7 +2,7 @@
 BENCH_PY := benchmarks/.envs/harness/bin/python
 BENCH_STAMP := benchmarks/.envs/harness/.ready
 
-.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator bench-loops bench-recovery profile
+.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator bench-loops bench-metrics bench-recovery profile
 $(BENCH_STAMP): benchmarks/environments.py
 	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
@@ -20,6 +20,9 @@ bench-smoke: $(BENCH_STAMP) $(STAMP)  ## every engine and query once over few ro
 
 bench-check: bench-quick  ## has this engine become slower beside the peers than the stored ratios say
 	$(BENCH_PY) -m benchmarks compare
+
+bench-metrics: $(STAMP) $(KERNELS)  ## throughput while being scraped each second, beside the same job left alone
+	$(PY) -m benchmarks.scenarios.metrics_cost
 
 bench-coordinator: $(STAMP)  ## the driver's own cost of a checkpoint with 100, 1,000 and 10,000 subtasks, simulated
 	$(PY) -m benchmarks.scenarios.coordinator

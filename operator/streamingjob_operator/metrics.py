@@ -85,6 +85,7 @@ class OperatorMetrics:
         labels = (job.name, job.namespace)
         self._created.labels(*labels).set(job.created_at.timestamp())
         self._restarts.labels(*labels).set(status.restarts)
+        self.drivers_replaced.labels(*labels)  # there from the start, so that its first increase shows
         driver = status.driver
         answers = driver is not None and driver.ready_at is not None and status.silent_since is None
         self._driver_up.labels(*labels).set(answers)
@@ -96,8 +97,10 @@ class OperatorMetrics:
 
     def forget_job(self, name: str, namespace: str) -> None:
         labels = (name, namespace)
+        self.drivers_replaced.labels(*labels)  # what is not there cannot be removed
+        self.drivers_replaced.remove(*labels)
         for gauge in (self._last_checkpoint, self._created, self._progress_window, self._driver_up, self._restarts):
-            gauge.labels(*labels)  # one that was never set cannot be removed
+            gauge.labels(*labels)
             gauge.remove(*labels)
         self._show_phase(labels, None)
 

@@ -1,0 +1,76 @@
+"""A real Prometheus scrapes operator and drivers as the pods' annotations say: every dashboard query finds data.
+
+Debian's Prometheus does not know Kubernetes, so the test reads the annotations as one with discovery would, and gives
+it the targets with the labels that discovery would set.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from monitoring.local_prometheus import PrometheusServer
+from monitoring.shipped import alerts, dashboards, metrics_in, panel_queries
+from pipelines import KEYED
+
+PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, tool: Callable[[str], Any]) -> Iterator[PrometheusServer]:
+    server = PrometheusServer(tmp_path / "prometheus", Path(tool("prometheus")))
+    yield server
+    server.stop()
+
+
+def annotated_targets(pods: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    found = {}
+    for pod in pods:
+        said = pod["metadata"].get("annotations", {})
+        if said.get("prometheus.io/scrape") == "true" and pod["status"].get("podIP"):
+            assert said.get("prometheus.io/path", "/metrics") == "/metrics"
+            address = f"{pod['status']['podIP']}:{said['prometheus.io/port']}"
+            found[address] = {"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
+    return found
+
+
+def all_queries(namespace: str) -> dict[str, str]:
+    values = {"$namespace": namespace, "$streamingjob": "orders", "$__rate_interval": "1m"}
+    queries = {
+        f"{board}: {title}: {number}": expr
+        for board, content in dashboards().items()
+        for title, exprs in panel_queries(content).items()
+        for number, expr in enumerate(exprs)
+    }
+    queries |= {f"{r['alert']}: {metric}": metric for r in alerts() for metric in metrics_in(r["expr"])}
+    pattern = re.compile("|".join(re.escape(variable) for variable in values))
+    return {what: pattern.sub(lambda found: values[found.group()], expr) for what, expr in queries.items()}
+
+
+def test_every_dashboard_query_and_every_metric_of_the_alerts_has_data_on_the_cluster(job, prometheus, delete_now):
+    job.apply(KEYED, count=10_000_000, rate=2_000, parallelism=2, executor={"instances": 2, "standby": 1})
+    job.until_ready()
+    job.until_checkpoint(3)
+    targets = annotated_targets(job.namespace.items("pods"))
+    assert len(targets) == 2, f"one operator and one driver say that they want to be scraped, not {targets}"
+    prometheus.start(targets)
+    job.namespace.wait_for("both targets to be scraped", lambda: prometheus.targets_up() == 2 or None, seconds=60)
+
+    before = job.attempts()
+    delete_now(job.running("executor")[0])
+    job.until("a restart", lambda s: job.attempts() != before, seconds=120)
+    job.until_running()
+
+    queries = all_queries(job.namespace.name)
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while left := {what: expr for what, expr in queries.items() if not prometheus.query(expr)}:
+        assert time.monotonic() < deadline, left
+        time.sleep(2.0)
+    firing = [rule["name"] for rule in prometheus.alerts() if rule.get("state") == "firing"]
+    assert "StreamingJobNoCheckpoint" not in firing
+    print(prometheus.query("streamingjob_operator_pod_loss_recovery_seconds_sum"))

@@ -1,0 +1,79 @@
+"""What people see of a job in the terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from snapshot_engine.cli.status_table import human_seconds, status_table
+from snapshot_engine.wire.status import (
+    CheckpointEntry,
+    CheckpointOutcome,
+    CheckpointProgress,
+    JobStatus,
+    Phase,
+    RegionState,
+    RegionStatus,
+    RestartEntry,
+    SlowestStep,
+    VertexStatus,
+)
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def shown(status: JobStatus) -> str:
+    console = Console(width=160, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(status_table(status, "http://127.0.0.1:1", NOW))
+    return capture.get()
+
+
+def status(**fields: object) -> JobStatus:
+    regions = [RegionStatus(id="0", state=RegionState.RUNNING, attempt=1, vertices=["bids"])]
+    return JobStatus(name="orders", phase=Phase.RUNNING, regions=fields.pop("regions", regions), **fields)
+
+
+def test_vertices_say_what_passes_and_how_far_they_are_behind() -> None:
+    vertex = VertexStatus(name="bids", parallelism=2, records_out_per_second=123456, busy=0.5, source_lag=7)
+    text = shown(status(vertices=[vertex]))
+    assert "123,456" in text
+    assert "50%" in text
+    assert "7 records" in text
+
+
+def test_a_checkpoint_says_which_subtask_made_it_slow_and_how() -> None:
+    slow = SlowestStep(subtask="windows[3]", vertex="windows", part="start_delay", seconds=2.0)
+    entry = CheckpointEntry(id=7, outcome=CheckpointOutcome.COMPLETED, triggered_at=NOW, slowest=slow)
+    job = status()
+    job.checkpoint.history = [entry]
+    assert "windows[3] (start delay, 2.0 s)" in shown(job)
+
+
+def test_a_checkpoint_under_way_has_a_bar() -> None:
+    job = status()
+    began = NOW - timedelta(seconds=3)
+    job.checkpoint.under_way = [CheckpointProgress(id=8, triggered_at=began, acknowledged=5, subtasks=9)]
+    text = shown(job)
+    assert "checkpoint 8" in text
+    assert "5/9 subtasks, 3.0 s" in text
+
+
+def test_of_many_regions_those_in_trouble_are_shown() -> None:
+    regions = [RegionStatus(id=str(n), state=RegionState.RUNNING) for n in range(128)]
+    regions[77].state = RegionState.STOPPING
+    text = shown(status(regions=regions))
+    assert "77" in text
+    assert "and 120 Running" in text
+
+
+def test_a_restart_says_where_its_time_went() -> None:
+    entry = RestartEntry(
+        region="0", cause="SlotLost", failed_at=NOW, phases={"detect": 0.1, "restore": 2.0}, seconds=2.1
+    )
+    assert "detect 100 ms, restore 2.0 s" in shown(status(restart_history=[entry]))
+
+
+def test_times_are_told_in_a_unit_that_fits() -> None:
+    assert [human_seconds(s) for s in (0.0123, 5, 300, 7200 * 3)] == ["12 ms", "5.0 s", "5 min", "6 h"]
