@@ -44,5 +44,5 @@ def test_the_next_driver_shows_what_happened_under_the_one_before(tmp_path: Path
     assert completed[0].slowest.vertex == "numbers"
     [restart] = status.restart_history
     assert restart.cause == "SlotLost"
-    assert list(restart.phases)[0] == "detect"
+    assert next(iter(restart.phases)) == "detect"
     assert restart.seconds is not None
