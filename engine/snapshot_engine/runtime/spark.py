@@ -82,7 +82,9 @@ class SparkLauncher:
         self._context = context
         self._scala = context._jsc.sc()
         self._placements = Placements(self._list_executors, instances)
-        self._warm: set[str] = set()
+        self._touched: set[str] = set()
+        self.warm: set[str] = set()
+        """Executors of the reserve whose Python process is there, so that a slot starts at once."""
         self._hosts: dict[str, str] = {}
         """By executor, as last seen: each question to Spark takes time that a recovery waits for."""
         self.control_host = control_host
@@ -135,8 +137,8 @@ class SparkLauncher:
     def _warm_up(self, reserve: Sequence[str]) -> None:
         """An executor's first Python process takes seconds to start: in reserve it is started before it is needed."""
         for executor in reserve:
-            if executor != LOCAL_EXECUTOR and executor not in self._warm:
-                self._warm.add(executor)
+            if executor != LOCAL_EXECUTOR and executor not in self._touched:
+                self._touched.add(executor)
                 name = f"warm-up-{executor}"
                 InheritableThread(target=self._touch, args=(executor,), name=name, daemon=True).start()
 
@@ -147,8 +149,10 @@ class SparkLauncher:
         except Exception as failure:
             log.info("executor %s was not warmed up: %s", executor, _first_line(failure))
             reached = []
-        if reached != [executor]:
-            self._warm.discard(executor)  # it went elsewhere: again at the next look
+        if reached == [executor]:
+            self.warm.add(executor)
+        else:
+            self._touched.discard(executor)  # it went elsewhere: again at the next look
 
     def _list_executors(self) -> list[ExecutorInfo]:
         found = self._scala.statusStore().executorList(True)

@@ -20,7 +20,7 @@ from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-ROWS = 270_000
+ROWS = 540_000
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +72,13 @@ def test_each_region_has_its_own_executor_and_a_lost_one_is_answered_by_the_rese
 
     async def lose_one(job: RunningJob) -> None:
         before = await _until_all_run(job)
-        await asyncio.sleep(1)
         in_reserve = {executor.id for executor in four_executors.executors() if executor.standby}
+        while not in_reserve <= four_executors.warm:
+            await asyncio.sleep(0.05)
         _kill_executor(job.master.regions[1].connections[1].hello.pid)
         while job.master.regions[1].run.attempt.number < 2:
             await asyncio.sleep(0.02)
-        while not all(region.state.value == "Running" for region in job.board.status.regions):
+        while job.board.status.regions[1].state.value != "Running":
             await asyncio.sleep(0.02)
         seen.update(before=before, in_reserve=in_reserve, after=_places(job))
         seen["attempts"] = [shell.run.attempt.number for shell in job.master.regions.values()]
