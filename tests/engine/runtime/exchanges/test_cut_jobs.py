@@ -170,6 +170,7 @@ def restarted_by(tmp_path: Path, exchange: str, hit: str, **source: object) -> t
         parallelism=1,
         interval=0.05,
         meanwhile=kill_once,
+        heartbeat_timeout=60.0,
     )
     assert result.outcome is Outcome.FINISHED, result.message
     return changed, numbers_in(sink)
@@ -232,6 +233,7 @@ def test_a_deterministic_producer_restarts_alone(tmp_path: Path, exchange: str) 
         parallelism=2,
         interval=0.05,
         meanwhile=kill_the_producer_three_times,
+        heartbeat_timeout=60.0,
     )
     assert result.outcome is Outcome.FINISHED, result.message
     found, producer = seen
