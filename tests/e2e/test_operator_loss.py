@@ -7,7 +7,7 @@ from test_executor_loss import RATE as REGION_RATE
 from test_executor_loss import a_working_executor
 
 RATE = 2000
-COUNT = RATE * 60
+COUNT = RATE * 150
 
 
 def test_an_upgrade_is_finished_by_the_operators_successor(job, operator):
