@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import time
 
-from snapshot_engine.simulator.planted import BUGS
+from snapshot_engine.simulator.planted import BUGS, NO_BUG
 from snapshot_engine.simulator.runner import Tally, run_many
-from snapshot_engine.simulator.schedule import REAL, run_schedule
+from snapshot_engine.simulator.schedule import run_schedule
 
 SHOWN = 10  # violations told one by one
 
@@ -28,8 +28,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell_one(seed: int, bug: str | None) -> int:
+    planted = BUGS[bug] if bug else NO_BUG
     try:
-        outcome = run_schedule(seed, BUGS[bug] if bug else REAL, note=print)
+        outcome = run_schedule(seed, planted.parts, planted.jobs, note=print)
     except Exception as error:
         print(f"1 schedule, violation: {type(error).__name__}: {error}")
         return 1
@@ -45,6 +46,7 @@ def _run(seed: int, count: int, bug: str | None) -> int:
         if outcome.violation is not None and len(tally.violations) <= SHOWN:
             print(f"violation with SEED={outcome.seed} N=1: {outcome.violation}", flush=True)
     seconds = time.perf_counter() - begun
+    print(tally.coverage())
     print(f"{tally.line()}; {seconds:.1f} s, {tally.schedules / seconds:.0f} schedules/s")
     return 1 if tally.violations else 0
 

@@ -194,6 +194,8 @@ class Driver:
                     self._completed(action)
                 case Abort():
                     self.world.note(f"abort {action.checkpoint}: {action.reason}")
+                    if self.world.logs.some_replay():
+                        self.world.covered.add("abort during a replay")
                     self.over.add(action.checkpoint)
                     self.world.post.tell_all(self, "abort", action.checkpoint)
                     for name in action.discard.values():
@@ -278,6 +280,8 @@ class Driver:
             self.world.submit("commit", self, manifest, True)
         elif not self.world.parts.savepoints_do_not_commit:
             self.world.commit(manifest)
+        if done.savepoint is not None:
+            self.world.covered.add("stop with savepoint" if done.stop else "savepoint")
         if done.stop:
             self.world.note("stopped with a savepoint")
             self.world.stops += 1
@@ -323,11 +327,14 @@ class Driver:
                     raise Violation(f"the job gave up: {action.verdict.reason}")
 
     def _start(self, action: StartRegions) -> None:
+        if len(action.attempts) < len(self.world.topology.regions):
+            self.world.covered.add("regional restart")
         for region, attempt in action.attempts.items():
             alone = self._leaves_consumers_behind(region, action)
             self.coordinate(self.coordinator.release(region, self.world.now))  # what an older attempt held
             if alone and self.world.parts.catch_up_holds_checkpoints:
                 self.coordinator.hold(region)
+                self.world.covered.add("producer restarted alone")
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
             if region in self.world.topology.loop_regions():
                 self._loops[region] = self.world.parts.loop_end(

@@ -63,6 +63,10 @@ class LogConnections:
             if port is not None and port.reader is not None and port.reader.log is log:
                 port.reader = None
 
+    def some_replay(self) -> bool:
+        ports = (port for instance in self._world.instances for port in instance.log_ports.values())
+        return any(port.reader is not None and port.reader.replaying for port in ports)
+
     def _logs_of(self, driver: Driver) -> list[ChannelLog]:
         return [
             log

@@ -122,7 +122,8 @@ class Head(Subtask):
         self.go_on_ending()
 
     def come_up(self) -> None:
-        if not self.open:
+        """Committed inputs may still be open; then the end is counted in vain for a while."""
+        if self.alignment.all_ended:
             self.tell_inputs_ended()
 
     def trigger(self, barrier: Barrier, stop: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, cast
 
 from snapshot_engine.protocol.alignment import Alignment
@@ -24,11 +25,13 @@ from snapshot_engine.protocol.exchange_log import (
     SendControl,
     SendRecords,
 )
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.loop_end import LoopEnd, LoopEndAction
 from snapshot_engine.protocol.loop_log import AcknowledgeLoop, LoopAction, LoopContents, LoopEntry, LoopLog
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.simulator.parts import Parts
+from snapshot_engine.simulator.schedule import ANY, REAL, Jobs
 
 
 class NeverBlocks(Alignment):
@@ -196,32 +199,48 @@ class OneWaveIsEnough(LoopEnd):
         return LoopEnd._judge(self, now)
 
 
-BUGS: dict[str, Parts] = {
-    "alignment off": Parts(alignment=NeverBlocks),
-    "barrier overtakes a record": Parts(barriers_keep_their_place=False),
-    "stale acknowledgement accepted": Parts(coordinator=TakesStaleAcknowledgements),
-    "final state for a barrier that was sent before": Parts(coordinator=TakesFinalStatesForOlderBarriers),
-    "prepared transaction dropped on abort": Parts(lineage=DropsOnAbort),
-    "commit before complete": Parts(commits_wait_for_the_manifest=False),
-    "manifest landing after its abort": Parts(unknown_outcomes_are_resolved=False),
-    "refusal after an unknown outcome taken as final": Parts(refusals_after_unknown_are_checked=False),
-    "attempt number reused by the next driver": Parts(generations_are_new=False),
-    "replaced driver swaps against what it reads": Parts(drivers_swap_against_their_own_version=False),
-    "savepoint that commits": Parts(savepoints_do_not_commit=False),
-    "zombie not fenced": Parts(connections_are_fenced=False),
-    "watermark not restored": Parts(watermarks=ForgetsWatermarks),
-    "one failure restarted twice": Parts(region_run=HandlesEveryReport),
-    "replay off by one": Parts(log=ReplaysOneTooFew),
-    "dedupe by batch instead of record": Parts(log=DedupesByBatch),
-    "an aborted barrier aligned on replay": Parts(log=ReplaysEveryBarrier, alignment=TakesNumbersForNews),
-    "a barrier let through during a producer's catch-up": Parts(
-        log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False
+@dataclass(frozen=True)
+class Bug:
+    parts: Parts
+    jobs: Jobs = ANY
+    """Where it can show: looking for it in other jobs would take longer."""
+
+
+REPLAYING = Jobs((Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3)
+MEMORY = Jobs((Exchange.PIPELINED, Exchange.MEMORY), loops=0.0, fewest_faults=3)
+PIPELINED = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=3)
+LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0)
+
+NO_BUG = Bug(REAL)
+
+BUGS: dict[str, Bug] = {
+    "alignment off": Bug(Parts(alignment=NeverBlocks)),
+    "barrier overtakes a record": Bug(Parts(barriers_keep_their_place=False)),
+    "stale acknowledgement accepted": Bug(Parts(coordinator=TakesStaleAcknowledgements), PIPELINED),
+    "final state for a barrier that was sent before": Bug(Parts(coordinator=TakesFinalStatesForOlderBarriers)),
+    "prepared transaction dropped on abort": Bug(Parts(lineage=DropsOnAbort), PIPELINED),
+    "commit before complete": Bug(Parts(commits_wait_for_the_manifest=False)),
+    "manifest landing after its abort": Bug(Parts(unknown_outcomes_are_resolved=False), PIPELINED),
+    "refusal after an unknown outcome taken as final": Bug(Parts(refusals_after_unknown_are_checked=False), PIPELINED),
+    "attempt number reused by the next driver": Bug(Parts(generations_are_new=False), PIPELINED),
+    "replaced driver swaps against what it reads": Bug(Parts(drivers_swap_against_their_own_version=False), PIPELINED),
+    "savepoint that commits": Bug(Parts(savepoints_do_not_commit=False), PIPELINED),
+    "zombie not fenced": Bug(Parts(connections_are_fenced=False), PIPELINED),
+    "watermark not restored": Bug(Parts(watermarks=ForgetsWatermarks)),
+    "one failure restarted twice": Bug(Parts(region_run=HandlesEveryReport)),
+    "replay off by one": Bug(Parts(log=ReplaysOneTooFew), REPLAYING),
+    "dedupe by batch instead of record": Bug(Parts(log=DedupesByBatch), REPLAYING),
+    "an aborted barrier aligned on replay": Bug(
+        Parts(log=ReplaysEveryBarrier, alignment=TakesNumbersForNews), REPLAYING
     ),
-    "log cleaned too early": Parts(log=CleansWhatWasRead),
-    "memory log called whole too early": Parts(log=AlwaysWhole),
-    "loop log from arrival only": Parts(loop_log=LogsArrivalsOnly),
-    "one stop for all feedback channels": Parts(loop_log=StopsAllAtOnce),
-    "loop log dropped when a barrier comes during replay": Parts(loop_log=DropsWhatItReplays),
-    "early barrier of another head not held": Parts(loop_log=LetsEarlyBarriersPass),
-    "termination by a single wave of counts": Parts(loop_end=OneWaveIsEnough),
+    "a barrier let through during a producer's catch-up": Bug(
+        Parts(log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False), REPLAYING
+    ),
+    "log cleaned too early": Bug(Parts(log=CleansWhatWasRead), REPLAYING),
+    "memory log called whole too early": Bug(Parts(log=AlwaysWhole), MEMORY),
+    "loop log from arrival only": Bug(Parts(loop_log=LogsArrivalsOnly), LOOPS),
+    "one stop for all feedback channels": Bug(Parts(loop_log=StopsAllAtOnce), LOOPS),
+    "loop log dropped when a barrier comes during replay": Bug(Parts(loop_log=DropsWhatItReplays), LOOPS),
+    "early barrier of another head not held": Bug(Parts(loop_log=LetsEarlyBarriersPass), LOOPS),
+    "termination by a single wave of counts": Bug(Parts(loop_end=OneWaveIsEnough), LOOPS),
 }

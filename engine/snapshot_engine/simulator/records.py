@@ -78,7 +78,8 @@ class Records:
         ]
 
 
-MOST_HOPS = 7
+MANY_ROUNDS = (24, 2)  # at most, and records per source at most: few that go round for long
+FEW_ROUNDS = (7, 8)
 
 
 def random_records(random: Random, topology: Topology) -> Records:
@@ -86,11 +87,12 @@ def random_records(random: Random, topology: Topology) -> Records:
     key: list[int] = []
     time: list[int] = []
     loops = bool(topology.loop_regions())
+    most_rounds, longest = MANY_ROUNDS if loops and random.random() < 0.3 else FEW_ROUNDS
     for vertex in topology.vertices:
         if vertex.kind is not Kind.SOURCE:
             continue
         for index in range(vertex.parallelism):
-            length = 3 + int(random.random() * 8)
+            length = (1 if longest < 3 else 3) + int(random.random() * longest)
             splits[vertex.name, index] = list(range(len(key), len(key) + length))
             for position in range(length):
                 key.append(int(random.random() * KEYS))
@@ -98,11 +100,11 @@ def random_records(random: Random, topology: Topology) -> Records:
     real = len(key)
     rounds = [0] * real
     if loops:
-        rounds = [int(random.random() ** 2 * (MOST_HOPS + 1)) for _ in range(real)]
+        rounds = [int(random.random() ** 2 * (most_rounds + 1)) for _ in range(real)]
         for split in splits.values():
             split[:] = [record + real * rounds[record] for record in split]
-        key *= MOST_HOPS + 1
-        time *= MOST_HOPS + 1
+        key *= most_rounds + 1
+        time *= most_rounds + 1
     first_marker = len(key)
     windows = max(time) // WINDOW + 1
     key.extend(number % KEYS for number in range(KEYS * windows))

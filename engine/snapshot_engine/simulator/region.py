@@ -72,6 +72,7 @@ class RegionInstance:
             if manifest is not None and id in manifest.finished:
                 subtask.finished = True
                 subtask.end_logs()
+                self.world.covered.add("finished subtask restored")
                 self.send("finished", id.index, id, manifest.states[id], manifest.checkpoint)
                 self._slot_may_be_finished(id.index)
             else:

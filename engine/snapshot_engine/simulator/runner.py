@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_engine.simulator.planted import BUGS
-from snapshot_engine.simulator.schedule import REAL, Outcome, run_schedule
+from snapshot_engine.simulator.planted import BUGS, NO_BUG
+from snapshot_engine.simulator.schedule import Outcome, run_schedule
 
 CHUNK = 50
 
@@ -21,6 +21,7 @@ class Tally:
     steps: int = 0
     swaps: int = 0
     faults: Counter[str] = field(default_factory=Counter)
+    covered: Counter[str] = field(default_factory=Counter)
     violations: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -28,8 +29,13 @@ class Tally:
         self.steps += outcome.steps
         self.swaps += outcome.checkpoints
         self.faults.update(outcome.faults)
+        self.covered.update(outcome.covered)
         if outcome.violation is not None:
             self.violations.append(outcome)
+
+    def coverage(self) -> str:
+        """In how many schedules each of these was seen."""
+        return f"schedules with: {', '.join(f'{kind} {count}' for kind, count in self.covered.most_common())}"
 
     def line(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.faults.most_common())
@@ -54,10 +60,10 @@ def run_many(first: int, count: int, bug: str | None = None, processes: int | No
 
 def _run_chunk(chunk: tuple[int, int, str | None]) -> list[Outcome]:
     start, end, bug = chunk
-    parts = BUGS[bug] if bug else REAL
+    planted = BUGS[bug] if bug else NO_BUG
     gc.disable()  # worlds are full of cycles: one look after each chunk is much cheaper
     try:
-        return [run_schedule(seed, parts) for seed in range(start, end)]
+        return [run_schedule(seed, planted.parts, planted.jobs) for seed in range(start, end)]
     finally:
         gc.enable()
         gc.collect()

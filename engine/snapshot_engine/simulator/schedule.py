@@ -19,7 +19,22 @@ from snapshot_engine.simulator.world import World, WorldConfig
 
 ALL_PIPELINED = [Exchange.PIPELINED]
 MIXED = [Exchange.PIPELINED, Exchange.PIPELINED, Exchange.COMMITTED, Exchange.DURABLE, Exchange.MEMORY]
+MOST_FAULTS = 8
 REAL = Parts()
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What kind of jobs schedules are made of."""
+
+    exchanges: tuple[Exchange, ...] = ()
+    """Of these the edges have one; none: the usual mixture."""
+    loops: float = 0.25
+    """How many of them have loops."""
+    fewest_faults: int = 0
+
+
+ANY = Jobs()
 
 
 @dataclass
@@ -29,17 +44,20 @@ class Outcome:
     faults: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     checkpoints: int = 0
+    covered: frozenset[str] = frozenset()
 
 
-def run_schedule(seed: int, parts: Parts = REAL, note: Callable[[str], None] | None = None) -> Outcome:
+def run_schedule(
+    seed: int, parts: Parts = REAL, jobs: Jobs = ANY, note: Callable[[str], None] | None = None
+) -> Outcome:
     """Any exception is a violation: the protocols' own errors say that something impossible has happened."""
     random = Random(seed)
-    exchanges = ALL_PIPELINED if random.random() < 0.4 else MIXED
-    make = random_loop if random.random() < 0.25 else random_topology
+    exchanges = list(jobs.exchanges) or (ALL_PIPELINED if random.random() < 0.4 else MIXED)
+    make = random_loop if random.random() < jobs.loops else random_topology
     topology = make(random, exchanges)
     records = random_records(random, topology)
     config = _random_config(random, topology)
-    faults = Faults(random, int(random.random() * 9))
+    faults = Faults(random, jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults)))
     world = World(random, topology, records, config, faults, parts, note)
     if note is not None:
         note(f"seed {seed}: {topology.describe()}")
@@ -52,7 +70,7 @@ def run_schedule(seed: int, parts: Parts = REAL, note: Callable[[str], None] | N
         if note is not None:
             note(f"violation: {violation}")
             raise
-    return Outcome(seed, violation, faults.counts, world.steps, world.storage.version)
+    return Outcome(seed, violation, faults.counts, world.steps, world.storage.version, frozenset(world.covered))
 
 
 def _random_config(random: Random, topology: Topology) -> WorldConfig:

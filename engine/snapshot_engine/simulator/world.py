@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -45,6 +45,19 @@ class WorldConfig:
     fault_rate: float = 0.01
 
 
+def _kinds_of_job(topology: Topology, config: WorldConfig) -> Iterator[str]:
+    for edge in topology.edges:
+        yield "loop" if edge.feedback else f"{edge.exchange.value} exchange"
+    if any(edge.feedback and edge.consumer.parallelism > 1 for edge in topology.edges):
+        yield "loop with several heads"
+    if config.rounds and topology.loop_regions():
+        yield "rounds"
+    if config.mode is Mode.AT_LEAST_ONCE:
+        yield "at least once"
+    if config.deterministic:
+        yield "deterministic region"
+
+
 class World:
     def __init__(
         self,
@@ -66,6 +79,8 @@ class World:
         self.is_exact = config.mode is Mode.EXACTLY_ONCE
         self.now = 0.0
         self.steps = 0
+        self.covered = set(_kinds_of_job(topology, config))
+        """What this schedule has shown, for the count of all of them."""
         self.storage = Storage()
         self.outside = Outside()
         self.network = Network(config.capacity, parts.connections_are_fenced, parts.barriers_keep_their_place)
@@ -388,6 +403,8 @@ class World:
             return
         self.note(f"driver {driver.serial} goes on")
         driver.paused = False
+        if driver.alive and self.drivers[-1] is not driver:
+            self.covered.add("two live drivers")
         self.mail.extend(driver.frozen)
         driver.frozen.clear()
 
