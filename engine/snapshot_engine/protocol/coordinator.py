@@ -198,6 +198,13 @@ class Coordinator:
         self._wanted_at_once = True
         return self._advance(now)
 
+    def not_triggered(self, checkpoint: int, reason: str, now: float) -> list[CoordinatorAction]:
+        """`checkpoint` was to be triggered, but that could not be done: it is aborted, and the next one is tried."""
+        known = self._active.get(checkpoint)
+        if known is None or known.state is not CheckpointState.PENDING:
+            return []
+        return self._fail(known, reason, now) + self._advance(now)
+
     # Events: one subtask.
 
     def acknowledge(

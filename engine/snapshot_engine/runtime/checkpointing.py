@@ -36,7 +36,7 @@ from snapshot_engine.runtime.exchanges.stored_segments import WRITTEN, publicati
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.errors import OwnershipLost, StorageError, StorageUnavailable
+from snapshot_engine.storage.errors import NoIdsLeft, OwnershipLost, StorageError, StorageUnavailable
 from snapshot_engine.storage.manifest import Manifest, PathStep, SubtaskSnapshot, VertexSnapshot
 from snapshot_engine.storage.manifest import Timings as StoredTimings
 
@@ -57,6 +57,7 @@ class CheckpointListener(Protocol):
     ) -> None: ...
     def checkpoint_aborted(self, action: Abort) -> None: ...
     def checkpoints_keep_failing(self, reason: str) -> None: ...
+    def last_commit_failed(self, reason: str) -> None: ...
     def job_finished(self) -> None: ...
     def lost_ownership(self, error: Exception) -> None: ...
 
@@ -90,6 +91,7 @@ class Checkpointing:
         self._to_write: asyncio.Queue[WriteManifest | None] = asyncio.Queue()
         self._written: asyncio.Event = asyncio.Event()
         self._cleaning: set[asyncio.Task[None]] = set()
+        self._reserving: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._worker: asyncio.Task[None] | None = None
 
@@ -161,8 +163,7 @@ class Checkpointing:
                 case Trigger():
                     self._trigger(action)
                 case WriteManifest():
-                    self._reserve(action.checkpoint)  # one that is made of final states alone was never triggered
-                    self._to_write.put_nowait(action)
+                    self._begin_to_write(action)
                 case Abort():
                     self._abort(action)
                 case Discard():
@@ -187,7 +188,11 @@ class Checkpointing:
         self._perform(self.coordinator.tick(self._clock()))
 
     def _trigger(self, action: Trigger) -> None:
-        self._reserve(action.barrier.checkpoint)
+        try:
+            self._reserve(action.barrier.checkpoint)
+        except NoIdsLeft as error:
+            self._perform(self.coordinator.not_triggered(action.barrier.checkpoint, str(error), self._clock()))
+            return
         self._listener.checkpoint_triggered(action.barrier.checkpoint)
         barrier = action.barrier
         self._listener.send_to_subtasks(
@@ -195,10 +200,32 @@ class Checkpointing:
             lambda subtasks: m.Trigger(barrier.checkpoint, barrier.triggered_at, subtasks, action.stop),
         )
 
+    def _begin_to_write(self, action: WriteManifest) -> None:
+        """One that is made of final states alone was never triggered: it has no id from the store yet."""
+        try:
+            self._reserve(action.checkpoint)
+        except NoIdsLeft as error:
+            self._perform(self.coordinator.manifest_failed(action.checkpoint, str(error), self._clock()))
+            return
+        self._to_write.put_nowait(action)
+
     def _reserve(self, checkpoint: int) -> None:
         """Ids are given out by the store, so that no later driver uses one again."""
+        if self._store.ids_run_out and self._reserving is None:
+            self._reserving = asyncio.create_task(self._reserve_more(), name="checkpoint ids")
         while checkpoint not in self._issued:
             self._issued.add(self._store.next_checkpoint_id())
+
+    async def _reserve_more(self) -> None:
+        """Not in the way of anything: storage may take long to answer, above all when checkpoints fail in a row."""
+        try:
+            await asyncio.to_thread(self._store.reserve_ids)
+        except (OwnershipLost, StorageUnavailable) as error:
+            self._listener.lost_ownership(error)
+        except (OSError, StorageError) as error:
+            log.warning("storage gives out no new checkpoint ids: %s", error)
+        finally:
+            self._reserving = None
 
     def _abort(self, action: Abort) -> None:
         log.info("checkpoint %d aborted: %s", action.checkpoint, action.reason)
@@ -277,12 +304,13 @@ class Checkpointing:
             self.latest = manifest
         outcome, others = self._take_outcome(self.coordinator.manifest_written(action.checkpoint, self._clock()))
         self._perform([other for other in others if not isinstance(other, Finished)])
-        if outcome.commits and await self._commit(manifest):
-            self._after_commit(outcome, replaced, placed.published)
-        elif not outcome.commits:
+        finished = any(isinstance(other, Finished) for other in others)
+        if not outcome.commits:
             self._discard(action.checkpoint, action.states.values(), whole=True)
+        elif await self._commit(manifest, last=finished or outcome.stop):
+            self._after_commit(outcome, replaced, placed.published)
         self._listener.checkpoint_completed(manifest, outcome, path, uri, self._written_bytes(manifest))
-        if any(isinstance(other, Finished) for other in others):
+        if finished:
             self._listener.job_finished()
 
     def _take_outcome(self, actions: Sequence[CoordinatorAction]) -> tuple[Completed, list[CoordinatorAction]]:
@@ -302,13 +330,23 @@ class Checkpointing:
         entries = [entry for entry in self._store.history() if entry["id"] == manifest.checkpoint]
         return int(entries[-1]["sizeBytes"]) if entries else manifest.size()
 
-    async def _commit(self, manifest: Manifest) -> bool:
-        """Whether all that `manifest` names is visible now. If not, it is tried again before the next one completes."""
+    @property
+    def all_committed(self) -> bool:
+        """Whether all that completed checkpoints have prepared is visible."""
+        return self._uncommitted is None
+
+    async def _commit(self, manifest: Manifest, last: bool = False) -> bool:
+        """Whether all that `manifest` names is visible now. If not, it is tried again before the next one completes,
+        or, if it is the last one, by the next driver.
+        """
         try:
             await self._committer.commit(manifest)
         except CommitFailed as error:
             self._uncommitted = manifest
-            self._listener.checkpoints_keep_failing(str(error))
+            if last:
+                self._listener.last_commit_failed(str(error))
+            else:
+                self._listener.checkpoints_keep_failing(str(error))
             return False
         self._uncommitted = None
         return True

@@ -709,18 +709,28 @@ class JobMaster:
         if outcome.stop:
             self._end(JobResult(Outcome.STOPPED, "stopped with a savepoint", savepoint=uri))
         elif outcome.commits and self._stop_after is not None and outcome.checkpoint >= self._stop_after:
-            self._end(JobResult(Outcome.STOPPED, f"stopped after checkpoint {outcome.checkpoint}"))
+            if self.checkpoints.all_committed:
+                self._end(JobResult(Outcome.STOPPED, f"stopped after checkpoint {outcome.checkpoint}"))
+            else:
+                self.checkpoints.request_checkpoint()
 
     def checkpoint_aborted(self, action: Abort) -> None:
         self.events.checkpoint_aborted(action)
-        if self._stop_after is not None and not action.stop:
+        if self._stop_after is not None:
             self.checkpoints.request_checkpoint()
+        elif action.stop:
+            self.stopping = False  # the job goes on, and may be told again
 
     def checkpoints_keep_failing(self, reason: str) -> None:
         """The whole job starts again from the latest completed checkpoint."""
         log.warning("restarting the job: %s", reason)
         self.events.all_failed(reason)
         self._perform(self._recovery.failed_globally(reason, random.random(), self.clock()))
+
+    def last_commit_failed(self, reason: str) -> None:
+        """Nothing is lost, but neither is it visible: whoever thinks that the job has ended well must not."""
+        advice = "what is prepared stands in the last checkpoint, and is committed when the job is started again"
+        self._end(JobResult(Outcome.FAILED, f"{reason}; {advice}"))
 
     def job_finished(self) -> None:
         self._end(JobResult(Outcome.FINISHED, "all sources have ended and all output is committed"))

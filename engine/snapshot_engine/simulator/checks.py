@@ -104,8 +104,9 @@ class Checks:
         """Each record it received is held, has left, or went round again with one round less before it."""
         records = self._world.records
         going_back = records.lanes_that_go_back(subtask.vertex.startswith("inner"))
+        copies = records.outside(got & going_back) if self._world.config.shows_rounds else 0
         got -= count(cast(BodyState, state.own).held)
-        expected = {True: (got & going_back) >> (LANE_BITS * records.real), False: got & ~going_back}
+        expected = {True: (got & going_back) >> (LANE_BITS * records.real), False: (got & ~going_back) + copies}
         for back, lanes in expected.items():
             edges = [edge for edge in self._world.topology.outputs[subtask] if edge.feedback is back]
             if sum(state.sent[edge.id] for edge in edges) != lanes:
@@ -157,7 +158,9 @@ class Checks:
             for (source, _), records in world.records.splits.items():
                 for record in records:
                     left = record % world.records.real
-                    self._record_is_there(vertex.name, left, times.get(source, 0), times_seen(visible, left))
+                    copies = 1 + world.records.rounds[left] if world.config.shows_rounds else 1
+                    expected = times.get(source, 0) * copies
+                    self._record_is_there(vertex.name, left, expected, times_seen(visible, left))
             if self._exact:
                 self._windows_fired_once(vertex.name, visible)
 

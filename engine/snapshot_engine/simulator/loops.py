@@ -206,6 +206,8 @@ class Body(Subtask):
 
     def process(self, batch: Batch) -> None:
         records = self.world.records
+        if self.watermarks.current == MAX_WATERMARK and self.world.is_exact:
+            raise Violation(f"{self.id} was told that no event time is left, but gets {batch}")
         leaving, back = [], []
         for record in batch:
             if self.rounds and records.round(record) <= self.round_ends.over and self.world.is_exact:
@@ -217,6 +219,8 @@ class Body(Subtask):
             else:
                 back.append(record)
         self._send_back(back)
+        if self.world.config.shows_rounds:
+            leaving += [record % records.real for record in batch if records.goes_back(record, self.inner)]
         if leaving:
             for out in self.out:
                 out.emit(tuple(leaving))

@@ -209,6 +209,8 @@ class Bug:
 REPLAYING = Jobs((Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3)
 MEMORY = Jobs((Exchange.PIPELINED, Exchange.MEMORY), loops=0.0, fewest_faults=3)
 PIPELINED = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=3)
+FAULTS = Jobs(loops=0.0, fewest_faults=4)
+PARALLEL_LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0, fewest_subtasks=2)
 LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0)
 
 NO_BUG = Bug(REAL)
@@ -216,7 +218,7 @@ NO_BUG = Bug(REAL)
 BUGS: dict[str, Bug] = {
     "alignment off": Bug(Parts(alignment=NeverBlocks)),
     "barrier overtakes a record": Bug(Parts(barriers_keep_their_place=False)),
-    "stale acknowledgement accepted": Bug(Parts(coordinator=TakesStaleAcknowledgements), PIPELINED),
+    "stale acknowledgement accepted": Bug(Parts(coordinator=TakesStaleAcknowledgements), FAULTS),
     "final state for a barrier that was sent before": Bug(Parts(coordinator=TakesFinalStatesForOlderBarriers)),
     "prepared transaction dropped on abort": Bug(Parts(lineage=DropsOnAbort), PIPELINED),
     "commit before complete": Bug(Parts(commits_wait_for_the_manifest=False)),
@@ -241,6 +243,6 @@ BUGS: dict[str, Bug] = {
     "loop log from arrival only": Bug(Parts(loop_log=LogsArrivalsOnly), LOOPS),
     "one stop for all feedback channels": Bug(Parts(loop_log=StopsAllAtOnce), LOOPS),
     "loop log dropped when a barrier comes during replay": Bug(Parts(loop_log=DropsWhatItReplays), LOOPS),
-    "early barrier of another head not held": Bug(Parts(loop_log=LetsEarlyBarriersPass), LOOPS),
-    "termination by a single wave of counts": Bug(Parts(loop_end=OneWaveIsEnough), LOOPS),
+    "early barrier of another head not held": Bug(Parts(loop_log=LetsEarlyBarriersPass), PARALLEL_LOOPS),
+    "termination by a single wave of counts": Bug(Parts(loop_end=OneWaveIsEnough), PARALLEL_LOOPS),
 }

@@ -71,6 +71,15 @@ class Records:
     def lanes_that_go_back(self, inner: bool) -> int:
         return self._going_back[inner]
 
+    def outside(self, lanes: int) -> int:
+        """As which records those in `lanes` are known outside of the loop."""
+        width = LANE_BITS * self.real
+        total = 0
+        while lanes:
+            total += lanes & ((1 << width) - 1)
+            lanes >>= width
+        return total
+
     def __post_init__(self) -> None:
         self._going_back = [
             sum(LANE * ONE[record] for record in range(self.first_marker) if self.goes_back(record, inner))

@@ -32,6 +32,8 @@ class Jobs:
     loops: float = 0.25
     """How many of them have loops."""
     fewest_faults: int = 0
+    fewest_subtasks: int = 1
+    """Of each vertex in jobs with loops."""
 
 
 ANY = Jobs()
@@ -53,8 +55,10 @@ def run_schedule(
     """Any exception is a violation: the protocols' own errors say that something impossible has happened."""
     random = Random(seed)
     exchanges = list(jobs.exchanges) or (ALL_PIPELINED if random.random() < 0.4 else MIXED)
-    make = random_loop if random.random() < jobs.loops else random_topology
-    topology = make(random, exchanges)
+    if random.random() < jobs.loops:
+        topology = random_loop(random, exchanges, jobs.fewest_subtasks)
+    else:
+        topology = random_topology(random, exchanges)
     records = random_records(random, topology)
     config = _random_config(random, topology)
     faults = Faults(random, jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults)))
@@ -96,6 +100,7 @@ def _random_config(random: Random, topology: Topology) -> WorldConfig:
         memory_budget=3 + int(random.random() * 20),
         watermark_delay=int(random.random() * 3),
         rounds=random.random() < 0.3,
+        shows_rounds=len(topology.loop_heads()) == 1 and random.random() < 0.5,
         wave_pause=0.02 + random.random() * 0.3,
         fault_rate=0.002 + random.random() * 0.02,
     )

@@ -88,10 +88,13 @@ class Topology:
     def feedback_inputs(self, subtask: SubtaskId) -> list[ChannelId]:
         return [c for edge, c in self.inputs[subtask] if edge.feedback]
 
+    def loop_heads(self) -> list[Vertex]:
+        return [vertex for vertex in self.vertices if vertex.kind is Kind.HEAD]
+
     def loop_regions(self) -> list[int]:
         """Regions with a loop inside."""
-        heads = [subtask for subtask in self.subtasks if self.vertex[subtask.vertex].kind is Kind.HEAD]
-        return sorted({self.region_of[subtask] for subtask in heads})
+        heads = {vertex.name for vertex in self.loop_heads()}
+        return sorted({region for subtask, region in self.region_of.items() if subtask.vertex in heads})
 
     def triggered(self) -> list[SubtaskId]:
         """Sources, and subtasks that read nothing but committed edges."""
@@ -270,12 +273,14 @@ def _random_edge(
     return Edge(number, producer, consumer, split, exchanges[int(random.random() * len(exchanges))])
 
 
-def random_loop(random: Random, exchanges: list[Exchange]) -> Topology:
-    """Sources into a loop, perhaps with a loop inside it, into a sink, perhaps over a window."""
+def random_loop(random: Random, exchanges: list[Exchange], fewest: int = 1) -> Topology:
+    """Sources into a loop, perhaps with a loop inside it, into a sink, perhaps over a window. `fewest`: subtasks of
+    each vertex.
+    """
     width = 1 + int(random.random() * 2)
 
     def vertex(name: str, kind: Kind) -> Vertex:
-        vertices.append(Vertex(name, kind, 1 + int(random.random() * width)))
+        vertices.append(Vertex(name, kind, max(fewest, 1 + int(random.random() * width))))
         return vertices[-1]
 
     def connect(producer: Vertex, consumer: Vertex, inside: bool = False) -> None:

@@ -42,6 +42,8 @@ class WorldConfig:
     watermark_delay: int = 1
     rounds: bool = False
     wave_pause: float = 0.3
+    shows_rounds: bool = False
+    """Whether a copy of each record leaves the loop whenever it goes round."""
     fault_rate: float = 0.01
 
 
@@ -338,7 +340,7 @@ class World:
     def _mail_zombie(self, instance: RegionInstance, slot: int) -> None:
         """It lives for a while, then stops after all."""
         if slot in instance.alive:
-            if self.random.random() < 0.97 and not self.done:
+            if self.random.random() < 0.99 and not self.done:
                 self.mail.append(("zombie", instance, slot))
             else:
                 self._slot_ends(instance, slot)

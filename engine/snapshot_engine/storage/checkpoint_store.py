@@ -19,7 +19,7 @@ from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_catalog import CheckpointCatalog
 from snapshot_engine.storage.current import Current, Retained
 from snapshot_engine.storage.document import checksum
-from snapshot_engine.storage.errors import StorageError, UnusableStorage
+from snapshot_engine.storage.errors import NoIdsLeft, StorageError, UnusableStorage
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.orphans import find_orphans
 from snapshot_engine.storage.ownership import Ownership
@@ -35,8 +35,8 @@ class CheckpointStore(CheckpointCatalog):
     """Thread-safe. Without `acquire` it can only do what a catalog does.
 
     Completing and deleting wait for the storage, for as long as it takes: call them from a thread of their own.
-    `next_checkpoint_id`, `note_aborted`, `deleted_among`, `list`, `latest` and `history` of an owner wait for neither
-    the storage nor those calls (but for an id when many were used since the last completion).
+    So do `acquire`, `release` and `reserve_ids`. `next_checkpoint_id`, `note_aborted`, `deleted_among`, `list`,
+    `latest` and `history` of an owner wait for neither the storage nor those calls.
     """
 
     def __init__(
@@ -86,12 +86,20 @@ class CheckpointStore(CheckpointCatalog):
         return self._restore_id is not None and self._ownership.current.restore_id == self._restore_id
 
     def next_checkpoint_id(self) -> int:
-        """An id that no driver of this job has used or will use again."""
+        """An id that no driver of this job has used or will use again. Raises NoIdsLeft until `reserve_ids` is done."""
         with self._counting:
             if self._next_id >= self._ownership.current.reserved_until:
-                self._update(lambda current: current)
+                raise NoIdsLeft(f"storage has given out no new checkpoint ids since {self._next_id - 1}")
             self._next_id += 1
             return self._next_id - 1
+
+    @property
+    def ids_run_out(self) -> bool:
+        """Whether it is time for `reserve_ids`: many ids were used since a checkpoint has completed."""
+        return self._next_id + _RESERVED_IDS // 2 > self._ownership.current.reserved_until
+
+    def reserve_ids(self) -> None:
+        self._update(lambda current: current)
 
     def release(self) -> None:
         """Give back the ids that were not used, when the driver ends in good order."""

@@ -67,6 +67,10 @@ class UnknownVersion(StorageError):
         )
 
 
+class NoIdsLeft(StorageError):
+    """No id for a checkpoint is left until storage has answered."""
+
+
 class NoSuchCheckpoint(StorageError):
     """The checkpoint or savepoint that was asked for is not there."""
 

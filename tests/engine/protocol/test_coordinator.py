@@ -321,6 +321,15 @@ class TestSavepoints:
         assert of(Trigger, coordinator.tick(12.0))
 
 
+def test_what_could_not_be_triggered_is_aborted_and_the_next_one_is_tried():
+    coordinator = running(tolerable_failures=1)
+    coordinator.tick(10.0)
+    (abort,) = of(Abort, coordinator.not_triggered(1, "no number", 10.0))
+    assert (abort.checkpoint, abort.reason) == (1, "no number")
+    assert coordinator.not_triggered(1, "no number", 11.0) == []
+    assert of(Trigger, coordinator.tick(20.0))
+
+
 class TestFinishing:
     def test_a_finished_subtask_counts_as_acknowledged_with_its_final_state(self):
         coordinator = running()

@@ -1,0 +1,148 @@
+"""How jobs end, and fail to: a sink that would not commit, a stop that was cut off, storage that gives out no ids."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.runtime import commits
+from snapshot_engine.storage.errors import StorageError
+from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+
+COUNT = 2_000
+
+
+class StubbornSink(CollectSink):
+    """Commits nothing while its folder's neighbour `closed` is there."""
+
+    def commit(self, committables: object) -> None:
+        if (self.folder.parent / "closed").exists():
+            raise RuntimeError("closed")
+        super().commit(committables)
+
+
+def numbers(rate: float | None = None) -> GeneratorSource:
+    return GeneratorSource({"n": lambda offsets: offsets.astype(np.int64)}, count=COUNT, rate=rate, splits=2)
+
+
+def pipeline_into(sink: CollectSink, rate: float | None = None):
+    def pipeline(env: Environment) -> None:
+        env.from_source(numbers(rate), uid="numbers").sink_to(sink, uid="out")
+
+    return pipeline
+
+
+def numbers_in(sink: CollectSink) -> list[int]:
+    return sorted(row["n"] for row in sink.read_committed())
+
+
+async def completed(job: RunningJob, checkpoints: int) -> None:
+    while job.board.status.checkpoint.completed < checkpoints:
+        await asyncio.sleep(0.02)
+
+
+def test_a_job_whose_last_commit_fails_has_not_finished_and_the_next_driver_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.001)
+    sink = StubbornSink(tmp_path / "out")
+    (tmp_path / "closed").touch()
+    result = run_pipeline(pipeline_into(sink), storage=tmp_path / "ck", interval=None)
+    assert result.outcome is Outcome.FAILED
+    assert "failed to commit" in result.message
+    assert numbers_in(sink) == []
+    (tmp_path / "closed").unlink()
+    assert run_pipeline(pipeline_into(sink), storage=tmp_path / "ck").outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def test_a_stop_whose_commit_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.001)
+    sink = StubbornSink(tmp_path / "out")
+
+    async def close_and_stop(job: RunningJob) -> None:
+        await completed(job, 1)
+        (tmp_path / "closed").touch()
+        job.master.stop("last")
+
+    result = run_pipeline(
+        pipeline_into(sink, rate=500.0), storage=tmp_path / "ck", interval=None, meanwhile=_asking_first(close_and_stop)
+    )
+    assert result.outcome is Outcome.FAILED
+    (tmp_path / "closed").unlink()
+    assert run_pipeline(pipeline_into(sink), storage=tmp_path / "ck").outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def _asking_first(then):
+    """No periodic checkpoint shall come between: the one that is waited for is asked for."""
+
+    async def ask(job: RunningJob) -> None:
+        while job.master.checkpoints.coordinator.suspended:
+            await asyncio.sleep(0.01)
+        job.master.checkpoints.request_checkpoint()
+        await then(job)
+
+    return ask
+
+
+def test_after_a_stop_that_was_cut_off_the_job_can_be_stopped_again(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    seen = []
+
+    async def stop_twice(job: RunningJob) -> None:
+        await completed(job, 1)
+        job.master.stop("first")
+        executors = {c.hello.executor for s in job.master.regions.values() for c in s.connections.values()}
+        job.master.executor_lost(executors.pop(), "Test", "pulled the plug")  # before anybody could acknowledge
+        seen.append(job.master.stopping)
+        job.master.stop("second")
+
+    result = run_pipeline(pipeline_into(sink, rate=500.0), storage=tmp_path / "ck", interval=0.1, meanwhile=stop_twice)
+    assert seen == [False]
+    assert result.outcome is Outcome.STOPPED
+    assert result.savepoint is not None
+    assert result.savepoint.rstrip("/").endswith("second")
+
+
+def test_storage_that_gives_out_no_ids_aborts_checkpoints_until_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = CollectSink(tmp_path / "out")
+    seen = []
+
+    async def run_out(job: RunningJob) -> None:
+        await completed(job, 1)
+        store = job.master._store
+        real, ids_left = store.reserve_ids, store.next_checkpoint_id
+
+        def refuse() -> None:
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(store, "reserve_ids", refuse)
+        while not store.ids_run_out or _try_to_take(ids_left):
+            pass
+        failed = job.board.status.checkpoint.failed
+        while job.board.status.checkpoint.failed < failed + 2:
+            await asyncio.sleep(0.02)
+        seen.append(job.board.status.checkpoint.last_failure)
+        monkeypatch.setattr(store, "reserve_ids", real)
+
+    result = run_pipeline(pipeline_into(sink, rate=500.0), storage=tmp_path / "ck", interval=0.05, meanwhile=run_out)
+    assert ["no new checkpoint ids" in reason for reason in seen] == [True]
+    assert result.outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+def _try_to_take(take) -> bool:
+    try:
+        take()
+    except StorageError:
+        return False
+    return True
