@@ -21,21 +21,11 @@ from snapshot_engine.protocol.checkpoints import (
     Trigger,
     WriteManifest,
 )
-from snapshot_engine.protocol.committed_exchange import Segment, SegmentPosition, segments_of_manifest, unneeded
+from snapshot_engine.protocol.committed_exchange import unneeded
 from snapshot_engine.protocol.critical_path import Timings
-from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
-from snapshot_engine.protocol.exchanges import Exchange
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
 from snapshot_engine.protocol.failover import RegionChannel
-from snapshot_engine.protocol.loop_end import (
-    AskWave,
-    BeginRound,
-    EndLoop,
-    EndRound,
-    FinalWatermark,
-    LoopCounts,
-    LoopEnd,
-    LoopEndAction,
-)
+from snapshot_engine.protocol.loop_end import LoopCounts
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -47,8 +37,9 @@ from snapshot_engine.protocol.recovery import (
 )
 from snapshot_engine.protocol.region_run import RegionState
 from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
+from snapshot_engine.simulator.loop_ends import LoopEnds
+from snapshot_engine.simulator.manifests import make_manifest
 from snapshot_engine.simulator.storage import Current, Manifest
-from snapshot_engine.simulator.subtask import SubtaskState
 from snapshot_engine.simulator.violations import Violation
 
 if TYPE_CHECKING:
@@ -57,7 +48,6 @@ if TYPE_CHECKING:
 NO_TIMES = Timings()
 RESTARTS = RestartConfig(first_delay=0.05, max_delay=0.2, per_region=None, per_job=None)
 NEVER = float("inf")
-WAVE_PATIENCE = 8.0  # seconds, much for a simulated message
 STOP_PATIENCE = 0.4  # how long slots may take to stop before they are left to the fence
 
 
@@ -93,7 +83,7 @@ class Driver:
         self._retained: list[Manifest] = []
         self._dropped: list[Manifest] = []  # what their deletion has to wait for is still active
         self._finishing = False
-        self._loops: dict[int, LoopEnd] = {}
+        self._loops = LoopEnds(self)
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
         self._due: float | None = None
@@ -210,7 +200,7 @@ class Driver:
                     self._finishing = True
 
     def _write(self, action: WriteManifest) -> None:
-        manifest = self._manifest(action)
+        manifest = make_manifest(self.world, action, self.generation, self.latest)
         self._writing[action.checkpoint] = (action, manifest)
         self.world.storage.manifests[manifest.key] = manifest
         if not self.world.parts.commits_wait_for_the_manifest:
@@ -224,30 +214,6 @@ class Driver:
             return replace(current, retained=(*current.retained, manifest.key)[-keep:], revision=object())
 
         self._change(name_it, lambda: self.manifest_landed(action.checkpoint), self._manifest_failed(action.checkpoint))
-
-    def _manifest(self, action: WriteManifest) -> Manifest:
-        states = {subtask: cast(str, name) for subtask, name in action.states.items()}
-        sealed: dict[ChannelId, tuple[Segment, ...]] = {}
-        positions: dict[ChannelId, SegmentPosition] = {}
-        for edge in self.world.topology.edges:
-            if edge.exchange is not Exchange.COMMITTED:
-                continue
-            for channel in edge.channels():
-                writer = self._state(states[SubtaskId(edge.producer.name, channel.producer)])
-                reader = self._state(states[SubtaskId(edge.consumer.name, channel.consumer)])
-                sealed[channel] = cast(tuple[int, tuple[Segment, ...]], writer.outputs[channel])[1]
-                positions[channel] = cast(SegmentPosition, reader.inputs[channel])
-        visible = self.latest.segments if self.latest else {}
-        segments = segments_of_manifest(visible, sealed, positions)
-        transactions: dict[str, tuple[str, ...]] = {}
-        for subtask, name in states.items():
-            if named := self._state(name).transactions:
-                transactions[subtask.vertex] = transactions.get(subtask.vertex, ()) + named
-        key = (action.checkpoint, self.generation)
-        return Manifest(key, states, action.finished, segments, transactions, action.savepoint)
-
-    def _state(self, name: str) -> SubtaskState:
-        return cast(SubtaskState, self.world.storage.read(name))
 
     def _manifest_failed(self, checkpoint: int) -> Callable[[str], None]:
         def failed(reason: str) -> None:
@@ -336,10 +302,7 @@ class Driver:
                 self.coordinator.hold(region)
                 self.world.covered.add("producer restarted alone")
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
-            if region in self.world.topology.loop_regions():
-                self._loops[region] = self.world.parts.loop_end(
-                    self.world.topology.regions[region], attempt, self.world.config.wave_pause, WAVE_PATIENCE
-                )
+            self._loops.started(region, attempt)
             settled = self.coordinator.next_id - 1
             self.world.submit("launch", self, region, attempt, self.latest, settled, alone)
 
@@ -395,36 +358,18 @@ class Driver:
                 self.coordinate(self.coordinator.finished(subtask, attempt, name, snapshotted, now))
             case "inputs_ended":
                 self.coordinate(self.coordinator.inputs_ended(cast(SubtaskId, arguments[0]), attempt, now))
-                if region in self._loops and self.recovery.runs[region].accepts(attempt):
-                    self._loops[region].inputs_ended(now)
+                if self.recovery.runs[region].accepts(attempt):
+                    self._loops.inputs_ended(region)
             case "caught_up":
                 if self.recovery.runs[region].accepts(attempt):
                     self.coordinate(self.coordinator.release(region, now))
             case "counts":
-                self._hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
+                self._loops.hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
             case "pressure":
                 self.coordinate(self.coordinator.request_checkpoint(now))
             case _:
                 self._hear_of_slot(kind, region, attempt, cast(int, arguments[0]))
         self.after_event()
-
-    def _hear_counts(self, region: int, attempt: Attempt, subtask: SubtaskId, wave: int, counts: LoopCounts) -> None:
-        if region in self._loops:
-            self._end_loop(region, self._loops[region].report(subtask, attempt, wave, counts, self.world.now))
-
-    def _end_loop(self, region: int, actions: list[LoopEndAction]) -> None:
-        for action in actions:
-            match action:
-                case AskWave():
-                    self.world.post.tell_region(self, region, "wave", action.wave)
-                case BeginRound():
-                    self.world.post.tell_region(self, region, "round", action.round)
-                case EndRound():
-                    self.world.post.tell_region(self, region, "round_end", action.round)
-                case FinalWatermark():
-                    self.world.post.tell_region(self, region, "final_watermark")
-                case EndLoop():
-                    self.world.post.tell_region(self, region, "end_loop")
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None
@@ -458,7 +403,7 @@ class Driver:
     def _next_due(self) -> float:
         assert self.recovery is not None
         wakeups = [self.coordinator.next_wakeup(), self.recovery.next_wakeup(), *self._deadlines.values()]
-        wakeups += [loop.next_wakeup() for loop in self._loops.values()]
+        wakeups += self._loops.wakeups()
         return min((each for each in wakeups if each is not None), default=NEVER)
 
     def _do_what_is_due(self) -> None:
@@ -471,11 +416,7 @@ class Driver:
                 if self.recovery.runs[region].state is RegionState.CANCELLING:
                     self._recover(self.recovery.abandon_slots(region, attempt, now))
         self._recover(self.recovery.tick(now))
-        for region, loop in list(self._loops.items()):
-            if self.recovery.runs[region].state is RegionState.FINISHED:
-                del self._loops[region]
-            else:
-                self._end_loop(region, loop.tick(now))
+        self._loops.tick({region for region, run in self.recovery.runs.items() if run.state is RegionState.FINISHED})
         self.after_event()
 
     def request_savepoint(self, name: str, stop: bool) -> None:

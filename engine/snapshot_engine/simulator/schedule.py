@@ -13,8 +13,9 @@ from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.simulator.faults import Faults
 from snapshot_engine.simulator.parts import Parts
+from snapshot_engine.simulator.random_jobs import random_loop, random_topology
 from snapshot_engine.simulator.records import random_records
-from snapshot_engine.simulator.topology import Topology, random_loop, random_topology
+from snapshot_engine.simulator.topology import Topology
 from snapshot_engine.simulator.world import World, WorldConfig
 
 ALL_PIPELINED = [Exchange.PIPELINED]
