@@ -1,26 +1,31 @@
-"""What being scraped costs: throughput with /metrics asked for each second, beside the same job left alone.
+"""What being scraped costs: throughput while /metrics is asked for each second, beside that of the seconds between.
 
-    python -m benchmarks.scenarios.metrics_cost --rounds 4
+    python -m benchmarks.scenarios.metrics_cost --pairs 20
 
-Both slots keep their cores busy, so whatever driver and scraper take is taken from them. Rounds alternate, and the
-result is the median of the rounds' ratios: a machine that changes its speed changes both sides.
+One job runs all the time; the scraper goes on and off every few seconds. Both slots keep their cores busy, so whatever
+driver and scraper take is taken from them. The result is the median over pairs of neighbouring stretches: a machine
+that changes its speed changes both sides.
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
+import signal
 import statistics
 import subprocess
 import sys
+import time
+from itertools import pairwise
 
 from benchmarks.scenarios.measured_job import Figures, launcher, measure
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.runtime.embedded import RunningJob
-from snapshot_engine.runtime.launcher import SlotLauncher
 
 LEAST_RATIO = 0.98
+STRETCH_SECONDS = 4.0
 SCRAPER = """
 import sys, time, urllib.request
 while True:
@@ -42,36 +47,66 @@ def pipeline(env: Environment) -> None:
     )
 
 
-def run(on: SlotLauncher, seconds: float, scraped: bool) -> Figures:
-    scraper: list[subprocess.Popen[bytes]] = []
+class Scraper:
+    """On for a stretch, off for a stretch; knows when it was which."""
 
-    def scrape(job: RunningJob) -> None:
-        if scraped and not scraper:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self.changed: list[tuple[float, bool]] = []
+        """Moments, and whether it was on from then on."""
+
+    def tick(self, job: RunningJob) -> None:
+        now = time.monotonic()
+        if self._process is None:
             url = f"http://127.0.0.1:{job.api.port}/metrics"
-            scraper.append(subprocess.Popen([sys.executable, "-c", SCRAPER, url], stderr=subprocess.DEVNULL))
+            self._process = subprocess.Popen([sys.executable, "-c", SCRAPER, url], stderr=subprocess.DEVNULL)
+            self.changed.append((now, True))
+        elif now - self.changed[-1][0] >= STRETCH_SECONDS:
+            on = not self.changed[-1][1]
+            self._process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
+            self.changed.append((now, on))
 
-    try:
-        return measure(pipeline, on, seconds=seconds, meanwhile=scrape)
-    finally:
-        for process in scraper:
-            process.kill()
-            process.wait()
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def rate_between(figures: Figures, start: float, end: float) -> float:
+    """Rows per second of the source, by the heartbeats within."""
+    rate = 0.0
+    for points in figures._rows.values():
+        times = [moment for moment, _ in points]
+        first, last = bisect.bisect_left(times, start), bisect.bisect_right(times, end) - 1
+        if last > first:
+            rate += (points[last][1] - points[first][1]) / (times[last] - times[first])
+    return rate
+
+
+def ratios(figures: Figures, changed: list[tuple[float, bool]]) -> list[float]:
+    """Scraped by alone, of each two neighbouring stretches."""
+    stretches = [(rate_between(figures, start, end), on) for (start, on), (end, _) in pairwise(changed)]
+    return [
+        (first / second if on else second / first)
+        for (first, on), (second, _) in pairwise(stretches)
+        if first > 0 and second > 0
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=12.0)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=20)
     chosen = parser.parse_args()
-    ratios = []
+    scraper = Scraper()
     with launcher("forked") as on:
-        for number in range(chosen.rounds):
-            order = (False, True) if number % 2 == 0 else (True, False)
-            rates = {scraped: run(on, chosen.seconds, scraped).rows_per_second() for scraped in order}
-            ratios.append(rates[True] / rates[False])
-            alone, scraped = rates[False], rates[True]
-            print(f"{alone:12,.0f} rows/s alone {scraped:12,.0f} scraped  ratio {ratios[-1]:.3f}", flush=True)
-    ratio = statistics.median(ratios)
+        try:
+            seconds = (chosen.pairs + 3) * STRETCH_SECONDS
+            figures = measure(pipeline, on, seconds=seconds, meanwhile=scraper.tick)
+        finally:
+            scraper.close()
+    found = sorted(ratios(figures, [change for change in scraper.changed if change[0] > figures._began + 3]))
+    print(f"{figures.rows_per_second():,.0f} rows/s; ratios of {len(found)} pairs: {[round(r, 3) for r in found]}")
+    ratio = statistics.median(found)
     print(f"throughput with scraping each second: {100 * ratio:.1f} % of without (at least {100 * LEAST_RATIO:.0f} %)")
     sys.exit(0 if ratio >= LEAST_RATIO else 1)
 
