@@ -83,11 +83,20 @@ class PrometheusServer(Prometheus):
             found = re.search(r"Listening on.*?address=127\.0\.0\.1:(\d+)", text)
             if found:
                 self.url = f"http://127.0.0.1:{found.group(1)}"
-                return
+                if self._is_ready():
+                    return
             assert self._process is not None
             assert self._process.poll() is None, text
             time.sleep(0.1)
         raise TimeoutError("Prometheus does not answer:\n" + (self._folder / "log").read_text())
+
+    def _is_ready(self) -> bool:
+        """It listens before it has read its log, and until then answers 503."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def stop(self) -> None:
         if self._process is not None:
