@@ -2,7 +2,7 @@
 BENCH_PY := benchmarks/.envs/harness/bin/python
 BENCH_STAMP := benchmarks/.envs/harness/.ready
 
-.PHONY: bench bench-quick bench-smoke bench-check bench-coordinator bench-loops bench-metrics bench-recovery profile
+.PHONY: bench bench-quick bench-smoke bench-check bench-prepare bench-reach bench-coordinator bench-loops bench-metrics bench-recovery profile
 $(BENCH_STAMP): benchmarks/environments.py
 	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
@@ -17,6 +17,12 @@ bench-quick: $(BENCH_STAMP) $(STAMP)  ## the main benchmarks beside the main pee
 
 bench-smoke: $(BENCH_STAMP) $(STAMP)  ## every engine and query once over few rows, checked against the reference
 	$(BENCH_PY) -m benchmarks run --plan smoke
+
+bench-prepare: $(BENCH_STAMP)  ## the input files of the goals' cells
+	$(BENCH_PY) -m benchmarks prepare --plan reach
+
+bench-reach: $(BENCH_STAMP) $(STAMP)  ## the cells of the project's goals beside the peers that could reach them
+	$(BENCH_PY) -m benchmarks run --plan reach
 
 bench-check: bench-quick  ## has this engine become slower beside the peers than the stored ratios say
 	$(BENCH_PY) -m benchmarks compare
