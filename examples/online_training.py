@@ -1,8 +1,8 @@
 """A loop that learns: workers send gradients of what they see, and get the model back that all of them made.
 
 Examples are dealt out to shards. A shard works out the gradient of its examples, 32 at a time, with the model it has;
-the model adds it up and goes round to all shards again. Nothing waits for anything, and each gradient counts once,
-whatever fails on the way.
+the model adds it up and goes round to all shards again. Nothing waits for anything, so a gradient may be that of an
+older model: it counts the less, the older. Each gradient is added once, whatever fails on the way.
 
     streamingjob run examples/online_training.yaml
     python examples/online_training.py out/online-training     # draws training.png
@@ -22,10 +22,10 @@ from snapshot_engine.connectors.parquet_sink import ParquetSink
 
 SHARDS = 4
 BATCH = 32
-RATE = 0.5
+RATE = 2.0
 TRUTH = np.array([0.4, 1.5, -1.0])
 """A point (x, y) is red if 0.4 + 1.5 x - y > 0."""
-RECORD = "shard long, is_model boolean, x double, y double, red double, weights array<double>"
+RECORD = "shard long, is_model boolean, x double, y double, red double, step long, weights array<double>"
 """What goes round: an example, or the model for one shard."""
 
 
@@ -36,7 +36,15 @@ def examples(count: int, rate: float) -> GeneratorSource:
 
 def labelled(row):
     red = float(TRUTH @ [1.0, row.x, row.y] > 0)
-    return {"shard": row.number % SHARDS, "is_model": False, "x": row.x, "y": row.y, "red": red, "weights": []}
+    return {
+        "shard": row.number % SHARDS,
+        "is_model": False,
+        "x": row.x,
+        "y": row.y,
+        "red": red,
+        "step": 0,
+        "weights": [],
+    }
 
 
 class Shard(KeyedProcessFunction):
@@ -44,11 +52,13 @@ class Shard(KeyedProcessFunction):
 
     def open(self, context) -> None:
         self.weights = context.state(ValueState("weights", list[float]))
+        self.step = context.state(ValueState("step", int))
         self.batch = context.state(ListState("batch", list[float]))
 
     def process(self, record, context):
         if record.is_model:
             self.weights.update(list(record.weights))
+            self.step.update(record.step)
             return
         self.batch.add([1.0, record.x, record.y, record.red])
         seen = self.batch.get()
@@ -56,7 +66,7 @@ class Shard(KeyedProcessFunction):
             return
         gradient, loss = gradient_of(np.array(self.weights.value() or [0.0, 0.0, 0.0]), np.array(list(seen)))
         self.batch.clear()
-        yield {"model": 0, "loss": loss, "gradient": gradient.tolist()}
+        yield {"model": 0, "of_step": self.step.value() or 0, "loss": loss, "gradient": gradient.tolist()}
 
 
 def gradient_of(weights, batch):
@@ -73,17 +83,28 @@ class Model(KeyedProcessFunction):
         self.step = context.state(ValueState("step", int))
 
     def process(self, record, context):
-        step = (self.step.value() or 0) + 1
-        weights = np.array(self.weights.value() or [0.0, 0.0, 0.0]) - RATE * np.array(record.gradient)
+        before = self.step.value() or 0
+        step, rate = before + 1, RATE / (1 + before - record.of_step)
+        weights = np.array(self.weights.value() or [0.0, 0.0, 0.0]) - rate * np.array(record.gradient)
         self.step.update(step)
         self.weights.update(weights.tolist())
         context.emit_side("steps", {"step": step, "loss": record.loss, "weights": weights.tolist()})
         for shard in range(SHARDS):
-            yield {"shard": shard, "is_model": True, "x": 0.0, "y": 0.0, "red": 0.0, "weights": weights.tolist()}
+            yield {
+                "shard": shard,
+                "is_model": True,
+                "x": 0.0,
+                "y": 0.0,
+                "red": 0.0,
+                "step": step,
+                "weights": weights.tolist(),
+            }
 
 
 def train(records):
-    gradients = records.process(Shard(), schema="model long, loss double, gradient array<double>").uid("shards")
+    gradients = records.process(Shard(), schema="model long, of_step long, loss double, gradient array<double>").uid(
+        "shards"
+    )
     models = gradients.key_by("model").process(Model(), schema=RECORD).uid("model")
     return models, models.side_output("steps", schema="step long, loss double, weights array<double>")
 

