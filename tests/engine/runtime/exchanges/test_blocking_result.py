@@ -17,7 +17,7 @@ from snapshot_engine.testing import Outcome, run_pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.jobs]
 
 
-def test_a_blocking_result_is_a_dataframe(tmp_path: Path) -> None:
+def test_a_blocking_result_is_a_dataframe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import SparkSession
 
     sink = CollectSink(tmp_path / "out")
@@ -30,8 +30,8 @@ def test_a_blocking_result_is_a_dataframe(tmp_path: Path) -> None:
 
     result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2)
     assert result.outcome is Outcome.FINISHED, result.message
-    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = session.config("spark.pyspark.python", sys.executable).getOrCreate()
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         rows = result_dataframe(spark, str(tmp_path / "ck"), "test", "test", "numbers->through.0")
         assert rows.selectExpr("count(*)", "sum(n)", "min(n)", "max(n)").collect()[0][:] == (
