@@ -13,7 +13,7 @@ import pytest
 
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint, StorageError
+from snapshot_engine.storage.errors import CorruptCheckpoint, NoIdsLeft, NoSuchCheckpoint, StorageError
 from snapshot_engine.storage.faulty import Crashed, Fault, FaultyBlobs
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.memory import MemoryBlobs
@@ -39,6 +39,17 @@ def test_only_the_newest_checkpoints_are_kept(job: Any, blobs: BlobStore, paths:
     assert [ref.checkpoint for ref in store.list()] == [4, 5]
     assert {path.split("/")[1] for path in paths(blobs)} == {"4-1", "5-1"}
     _verify(store)
+
+
+def test_ids_that_have_run_out_are_reserved_again(job: Any, blobs: BlobStore) -> None:
+    store = job.acquired(blobs)
+    taken = [store.next_checkpoint_id() for _ in range(16)]
+    assert store.ids_run_out
+    with pytest.raises(NoIdsLeft, match="no new checkpoint ids since 16"):
+        store.next_checkpoint_id()
+    store.reserve_ids()
+    assert not store.ids_run_out
+    assert store.next_checkpoint_id() == taken[-1] + 1
 
 
 def test_a_pinned_checkpoint_outlives_the_limit(job: Any, blobs: BlobStore) -> None:
