@@ -41,7 +41,7 @@ def run(tmp_path: Path, exchange: str, kills: int, count: int, rate: float, laun
     return killer
 
 
-@pytest.mark.jobs
+@pytest.mark.slow  # minutes, as long as the durable job may stand still after a kill of its windows
 @pytest.mark.parametrize("exchange", ["committed", "durable"])
 def test_a_few_kills(tmp_path: Path, exchange: str) -> None:
     killer = run(tmp_path, exchange, kills=6, count=4_000 * KEYS, rate=1_000, launcher=None)
