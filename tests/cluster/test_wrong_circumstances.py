@@ -36,7 +36,7 @@ def message_of(done):
 def test_not_root():
     message = message_of(localcluster("up", user="nobody"))
     assert "need root" in message
-    assert "sudo make cluster" in message
+    assert "sudo -E" in message
     assert "KUBECONFIG" in message
 
 

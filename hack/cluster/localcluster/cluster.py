@@ -91,6 +91,8 @@ class LocalCluster:
 
     def start_control_plane(self) -> None:
         preflight.before_start(self.settings, self.host_network)
+        # From here on there is something that `down` has to undo.
+        self.settings.paths.running.mkdir(parents=True, exist_ok=True)
         self.say("starting etcd, the API server, the controller manager and the scheduler")
         self.host_network.create_bridge()
         self.plane.start_api_server(pods=True)
@@ -149,6 +151,8 @@ class LocalCluster:
     def down(self) -> None:
         if not self.settings.paths.cache.exists():
             return
+        if self.has_traces():
+            preflight.require_root()
         with self.lock():
             self.take_down()
             sweep_abandoned(self.settings.paths.cache)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from localcluster.certificates import KeyPair
+from localcluster.whole_files import write_whole
 
 CONTEXT = "streamingjob-cluster"
 
@@ -32,8 +33,7 @@ def write_kubeconfig(target: Path, server: str, authority: Path, user: KeyPair) 
         "current-context": CONTEXT,
     }
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.touch(mode=0o600)
-    target.write_text(json.dumps(content, indent=1))
+    write_whole(target, json.dumps(content, indent=1).encode(), mode=0o600)
     return target
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from localcluster.whole_files import write_whole
+
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
@@ -54,20 +56,20 @@ class OciLayout:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         blob = self.blob(digest)
         blob.parent.mkdir(parents=True, exist_ok=True)
-        blob.write_bytes(content)
+        write_whole(blob, content)
         return {"mediaType": media_type, "digest": digest, "size": len(content)}
 
     def name_manifest(self, name: str, descriptor: dict[str, Any]) -> None:
         """Makes it the image of that name, in the place of one that had it."""
         others = [each for each in self.descriptors() if each["annotations"][NAME] != name]
         (self.folder / "oci-layout").write_text(LAYOUT_VERSION)
-        self.index.write_text(index_of([*others, {**descriptor, "annotations": {NAME: name}}]))
+        write_whole(self.index, index_of([*others, {**descriptor, "annotations": {NAME: name}}]).encode())
 
     def remove_unused_blobs(self) -> None:
         used = {digest for manifest in self.images().values() for digest in self.digests(manifest)}
         for blob in (self.folder / "blobs" / "sha256").iterdir():
             if f"sha256:{blob.name}" not in used:
-                blob.unlink()
+                blob.unlink(missing_ok=True)
 
     def write_archive(self, output: IO[bytes], name: str, known: set[str]) -> None:
         """One image as a tar for containerd's import, without the blobs that it has already."""

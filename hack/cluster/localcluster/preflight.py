@@ -31,7 +31,7 @@ def require_root() -> None:
     if os.geteuid() != 0:
         raise ClusterError(
             "the cluster's nodes need root: they mount, route and make cgroups",
-            "Run `sudo make cluster`, or set KUBECONFIG to a cluster of your own. "
+            "Run it as root, for example with `sudo -E`, or set KUBECONFIG to a cluster of your own. "
             "(`make api-server`, for tests without pods, needs no root.)",
         )
 

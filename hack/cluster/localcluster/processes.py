@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from localcluster.commands import Argument
+from localcluster.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,16 @@ class ProcessFolder:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return self.remember(name, child.pid)
+        try:
+            return self.remember(name, child.pid)
+        except BaseException:  # nobody would ever find it again
+            child.kill()
+            child.wait()
+            raise
 
     def remember(self, name: str, pid: int) -> Process:
         process = Process.of(pid)
-        self.record(name).write_text(json.dumps(asdict(process)))
+        write_whole(self.record(name), json.dumps(asdict(process)).encode())
         return process
 
     def find(self, name: str) -> Process | None:

@@ -112,7 +112,8 @@ def test_counters_go_on_when_a_region_restarts(tmp_path: Path) -> None:
 
     async def kill_and_look(job: RunningJob) -> None:
         seen = Scraped()
-        while job.board.status.checkpoint.completed < 3:
+        while job.board.status.checkpoint.completed < 3 or "streamingjob_records_out_total{" not in seen.text:
+            seen.scrape(job)  # the first figures come with a heartbeat
             await asyncio.sleep(0.02)
         kill_a_slot(job, random.Random(1))
         while len(counts) < 20 or job.board.status.regions[0].attempt < 2 or counts[-1] == counts[0]:
