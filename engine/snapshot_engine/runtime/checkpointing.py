@@ -60,6 +60,7 @@ class CheckpointListener(Protocol):
     def last_commit_failed(self, reason: str) -> None: ...
     def job_finished(self) -> None: ...
     def lost_ownership(self, error: Exception) -> None: ...
+    def broke_down(self, what: str, error: Exception) -> None: ...
 
 
 class Checkpointing:
@@ -185,7 +186,10 @@ class Checkpointing:
 
     def _tick(self) -> None:
         self._timer = None
-        self._perform(self.coordinator.tick(self._clock()))
+        try:
+            self._perform(self.coordinator.tick(self._clock()))
+        except Exception as error:
+            self._listener.broke_down("checkpointing", error)
 
     def _trigger(self, action: Trigger) -> None:
         try:

@@ -137,18 +137,25 @@ def run_to_end(
     *observers: JobEvents,
     meanwhile: Callable[[RunningJob], object] | None = None,
 ) -> JobResult:
-    """Run a job until it has ended; `meanwhile` is called (and awaited, if it is a coroutine) once it has started."""
+    """Run a job until it has ended; `meanwhile` is called (and awaited, if it is a coroutine) once it has started.
+
+    What `meanwhile` raises ends the job, and is raised here. It is cancelled if the job ends before it.
+    """
 
     async def run() -> JobResult:
         async with running_job(settings, graph, launcher, *observers) as (job, task):
-            side: asyncio.Task[object] | None = None
-            if meanwhile is not None:
-                outcome = meanwhile(job)
-                if asyncio.iscoroutine(outcome):
-                    side = asyncio.create_task(outcome)
-            result = await task
-            if side is not None:
-                side.cancel()
-            return result
+            outcome = meanwhile(job) if meanwhile is not None else None
+            if asyncio.iscoroutine(outcome):
+                await _beside(task, asyncio.create_task(outcome))
+            return await task
 
     return asyncio.run(run())
+
+
+async def _beside(job: asyncio.Task[JobResult], side: asyncio.Task[object]) -> None:
+    """Until the job has ended, or `side` has raised."""
+    await asyncio.wait({job, side}, return_when=asyncio.FIRST_COMPLETED)
+    if side.done():
+        side.result()
+    else:
+        side.cancel()

@@ -11,8 +11,9 @@ import contextlib
 import logging
 import random
 import time
+import traceback
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -33,7 +34,7 @@ from snapshot_engine.protocol.recovery import (
     SuspendCheckpoints,
 )
 from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
-from snapshot_engine.protocol.restarts import RestartBudget
+from snapshot_engine.protocol.restarts import Failure, RestartBudget
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
@@ -42,6 +43,7 @@ from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
 from snapshot_engine.runtime.exchanges.manifest_segments import sealed_by
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.stored_segments import StreamId
+from snapshot_engine.runtime.failure_report import summary
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
@@ -162,7 +164,7 @@ class JobMaster:
     async def run(self) -> JobResult:
         await self._server.start(self._launcher.control_host, self.settings.slot_port)
         self.checkpoints.start()
-        watches = [asyncio.create_task(self._watch_heartbeats()), asyncio.create_task(self._watch_executors())]
+        watches = [self._task(self._watch_heartbeats(), "heartbeats"), self._task(self._watch_executors(), "executors")]
         try:
             await self._restore_at_start()
             self._perform(self._recovery.start(self.clock()))
@@ -235,6 +237,34 @@ class JobMaster:
                 manifests.append(self._store.load(which))
         return manifests
 
+    def _task(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """A task that the job cannot do without."""
+        task = asyncio.create_task(work, name=what)
+        task.add_done_callback(self._task_is_over)
+        return task
+
+    def _task_is_over(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.broke_down(task.get_name(), error)
+
+    def _later(self, seconds: float, call: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, self._now, call, *args)
+
+    def _now(self, call: Callable[..., None], *args: Any) -> None:
+        """Nobody but the log would hear what a callback of the loop raises."""
+        try:
+            call(*args)
+        except Exception as error:
+            self.broke_down("recovery", error)
+
+    def broke_down(self, what: str, error: Exception) -> None:
+        """An error of ours, after which the job would stand still for ever: it fails, and tells its story."""
+        log.error("the JobMaster's %s broke down", what, exc_info=error)
+        message = f"the JobMaster's {what} broke down: {summary(error)}"
+        told = "".join(traceback.format_exception(error))
+        self._end(JobResult(Outcome.FAILED, f"{message}\n{told}", history=_told(self._recovery.budget.history)))
+
     def _end(self, result: JobResult) -> None:
         if not self._ended.done():
             self._ended.set_result(result)
@@ -272,10 +302,10 @@ class JobMaster:
                 case ResumeCheckpoints():
                     self._resume_checkpoints()
                 case FailJob():
-                    history = [f"region {failure.region}: {failure.cause}" for failure in action.verdict.history]
+                    history = _told(action.verdict.history)
                     self._end(JobResult(Outcome.FAILED, action.verdict.reason, history=history))
         if self._recovery.undecided and self._deciding is None:
-            self._deciding = asyncio.create_task(self._decide(), name="recovery")
+            self._deciding = self._task(self._decide(), "recovery")
         self._set_recovery_timer()
 
     async def _decide(self) -> None:
@@ -295,7 +325,7 @@ class JobMaster:
         wakeup = self._recovery.next_wakeup()
         if wakeup is not None and not self._ended.done():
             delay = max(0.0, wakeup - self.clock())
-            self._recovery_timer = self._loop.call_later(delay, self._recovery_tick)
+            self._recovery_timer = self._later(delay, self._recovery_tick)
 
     def _recovery_tick(self) -> None:
         self._recovery_timer = None
@@ -305,7 +335,7 @@ class JobMaster:
         """Slots stop by themselves when they are told. Those that do not are given up: their attempt fences them."""
         shell = self.regions[action.region]
         self._stop_slots(shell, action.reason)
-        self._loop.call_later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
+        self._later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
 
     def _give_up_slots(self, shell: _RegionShell, attempt: Attempt) -> None:
         if shell.run.accepts(attempt) and shell.run.state is RegionState.CANCELLING:
@@ -515,7 +545,7 @@ class JobMaster:
                 where = f"{message.subtask}: " if message.subtask else ""
                 self._region_failed(shell, connection, "UserError", where + message.error, message.traceback)
             case m.ChannelLost():
-                self._loop.call_later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message)
+                self._later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message)
             case _:
                 log.warning("%s sent an unexpected %s", connection, type(message).__name__)
 
@@ -578,7 +608,7 @@ class JobMaster:
     def _on_launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
         """Called from a thread of the launcher."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the driver is ending
-            self._loop.call_soon_threadsafe(self._launch_ended, region, attempt, error)
+            self._loop.call_soon_threadsafe(self._now, self._launch_ended, region, attempt, error)
 
     def _launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
         shell = self.regions[region]
@@ -737,3 +767,7 @@ class JobMaster:
 
     def lost_ownership(self, error: Exception) -> None:
         self._end(JobResult(Outcome.FENCED, str(error)))
+
+
+def _told(failures: Iterable[Failure]) -> list[str]:
+    return [f"region {failure.region}: {failure.cause}" for failure in failures]
