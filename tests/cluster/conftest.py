@@ -1,11 +1,13 @@
 """The cluster fixtures, for every test below this folder: see docs/developers/cluster.md."""
 
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
 from localcluster.cluster import LocalCluster
-from localcluster.settings import Names, Network, Paths, Ports, Settings
+from localcluster.locks import one_at_a_time
+from localcluster.settings import REPOSITORY, Names, Network, Paths, Ports, Settings
 from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
 
 COLD_START_SECONDS = 1800
@@ -28,10 +30,17 @@ def folder_on_disk():
 
 
 @pytest.fixture
+def command_environment(tmp_path):
+    """For the command behind `make cluster`: nothing of this shell's chooses another cluster for it."""
+    env = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    return {**env, "HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "hack" / "cluster")}
+
+
+@pytest.fixture
 def separate_cluster(cluster, folder_on_disk):
     """A cluster beside the one that other tests use: other names, addresses, ports, and a cache of its own.
 
-    Not yet up; it shares what was built and downloaded.
+    Not yet up; it shares what was built and downloaded. One test of the machine has it at a time.
     """
     if cluster.local is None:
         pytest.skip("only our own cluster can be taken down")
@@ -42,5 +51,6 @@ def separate_cluster(cluster, folder_on_disk):
         (paths.cache / folder.name).symlink_to(folder)
     settings = Settings(Names("sjbeside"), paths, Network("10.214"), Ports.starting_at(17443), node_grace_seconds=50)
     beside = LocalCluster(settings, print)
-    yield beside
-    beside.down()
+    with one_at_a_time(Path(tempfile.gettempdir()) / f"{settings.names.cluster}-lock", print):
+        yield beside
+        beside.down()

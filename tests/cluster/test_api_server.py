@@ -1,5 +1,6 @@
 """etcd and the API server alone: quick, without root, and a real API server in what it checks."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 import pytest
 from localcluster.api_server import api_server_in
 from localcluster.errors import ClusterError
+from localcluster.processes import Process
 from localcluster.settings import REPOSITORY, Settings
 
 pytestmark = pytest.mark.cluster
@@ -49,12 +51,8 @@ def settings(api_server):
     return Settings.from_environment()
 
 
-def others_waiting():
-    """The machine's load per processor in the last minute: above 1, everything takes that much longer."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1)
-
-
-def test_it_starts_in_under_ten_seconds_and_leaves_nothing(settings):
+def seconds_to_start(settings):
+    """Started, and gone again with all that it had."""
     began = time.monotonic()
     server = api_server_in(settings.paths.cache / f"api-server-timed-{os.getpid()}", settings, print)
     try:
@@ -63,10 +61,16 @@ def test_it_starts_in_under_ten_seconds_and_leaves_nothing(settings):
         assert server.plane.is_ready()
     finally:
         server.stop()
-    print(f"ready after {took:.1f} s with {others_waiting():.1f} processes waiting for each processor")
-    assert took < 10 * max(1.0, others_waiting())
     assert not server.plane.folder.exists()
     assert not server.plane.is_ready()
+    return took
+
+
+def test_it_starts_in_under_ten_seconds_and_leaves_nothing(settings):
+    """The quickest of three: others may use the machine as well."""
+    took = min(seconds_to_start(settings) for _ in range(3))
+    print(f"ready after {took:.1f} s")
+    assert took < 10
 
 
 def test_it_checks_custom_resources_by_their_schema_and_rules(api_namespace):
@@ -99,7 +103,10 @@ def test_what_a_killed_test_run_left_is_swept_by_the_next(settings):
     )
     assert done.returncode == 1, done.stderr
     assert abandoned.exists()
+    left = [Process.of(pid) for pid in json.loads(done.stdout.splitlines()[-1])]
+    assert [process.alive for process in left] == [True, True]
 
     server = api_server_in(settings.paths.cache / f"api-server-next-{os.getpid()}", settings, print)
     server.stop()
     assert not abandoned.exists()
+    assert [process.alive for process in left] == [False, False]

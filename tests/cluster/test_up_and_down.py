@@ -1,6 +1,7 @@
 """Up again after down, and nothing of it left on the host in between. On a cluster of its own, beside the other."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from localcluster import cgroups, debian_packages
-from localcluster.settings import REPOSITORY
+from localcluster.cluster import give_to_caller
+from localcluster.testing.chosen_cluster import local_cluster
 from localcluster.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="nodes need root")]
@@ -23,13 +25,13 @@ def traces_on_host(settings):
     env = debian_packages.environment(settings.paths)
     return {
         "processes": processes_of(settings),
-        "mounts": sorted(line for line in mounts() if str(settings.paths.cache) in line),
+        "mounts": mounts(),
         "named network namespaces": output("ip", "netns", "list", env=env),
         "interfaces": sorted(
             p.name for p in Path("/sys/class/net").iterdir() if p.name.startswith(settings.names.cluster)
         ),
         "routes": [line for line in output("ip", "route", env=env).splitlines() if settings.network.prefix in line],
-        "iptables": output("iptables-save", env=env) + output("iptables-legacy-save", env=env),
+        "firewall": firewall_rules(env),
         "cgroups": cgroups.existing(settings.names.cgroup),
         "kernel settings": {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS},
         "folders": [folder for folder in FOLDERS_OF_NODES if Path(folder).exists()],
@@ -54,7 +56,17 @@ def processes_of(settings):
 
 
 def mounts():
-    return Path("/proc/self/mounts").read_text().splitlines()
+    """The host's whole table."""
+    return sorted(Path("/proc/self/mounts").read_text().splitlines())
+
+
+def firewall_rules(env, inside=()):
+    """Of both kinds of table and both protocols, without the counters and the comments with the time."""
+    found = {}
+    for program in ("iptables-save", "iptables-legacy-save", "ip6tables-save", "ip6tables-legacy-save"):
+        lines = output(*inside, program, env=env).splitlines()
+        found[program] = [re.sub(r" ?\[\d+:\d+\] ?", "", line) for line in lines if not line.startswith("#")]
+    return found
 
 
 def test_down_leaves_nothing_and_a_second_up_works(separate_cluster):
@@ -66,8 +78,9 @@ def test_down_leaves_nothing_and_a_second_up_works(separate_cluster):
     print(f"two nodes and DNS after {time.monotonic() - began:.1f} s")
     during = traces_on_host(separate_cluster.settings)
     assert during["processes"] and during["interfaces"] and during["cgroups"] and during["routes"]
-    assert during["iptables"] == before["iptables"]
+    assert during["firewall"] == before["firewall"]
     assert during["mounts"] == before["mounts"]
+    assert "KUBE-SERVICES" in str(firewall_rules_of(separate_cluster.node(1))), "the same look finds a node's rules"
 
     began = time.monotonic()
     separate_cluster.down()
@@ -83,6 +96,21 @@ def test_down_leaves_nothing_and_a_second_up_works(separate_cluster):
     assert traces_on_host(separate_cluster.settings) == before
 
 
+def firewall_rules_of(node):
+    return firewall_rules(node.env, node.entrance())
+
+
+def test_a_mount_that_was_left_would_be_seen(separate_cluster, tmp_path):
+    before = traces_on_host(separate_cluster.settings)
+    assert traces_on_host(separate_cluster.settings) == before
+    output("mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
+    try:
+        assert traces_on_host(separate_cluster.settings) != before
+    finally:
+        output("umount", str(tmp_path))
+    assert traces_on_host(separate_cluster.settings) == before
+
+
 def test_down_cleans_up_after_processes_that_were_killed(separate_cluster):
     before = traces_on_host(separate_cluster.settings)
     separate_cluster.up()
@@ -92,29 +120,24 @@ def test_down_cleans_up_after_processes_that_were_killed(separate_cluster):
     assert traces_on_host(separate_cluster.settings) == before
 
 
-def start_in_the_background(settings):
+def start_in_the_background(settings, command_environment):
     environment = {
         "CACHE": str(settings.paths.cache),
         "NAME": settings.names.cluster,
         "NETWORK": settings.network.prefix,
         "FIRST_PORT": str(settings.ports.api_server),
     }
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(REPOSITORY / "hack" / "cluster"),
-        **{f"STREAMINGJOB_CLUSTER_{name}": value for name, value in environment.items()},
-    }
-    env.pop("KUBECONFIG", None)
+    env = {**command_environment, **{f"STREAMINGJOB_CLUSTER_{name}": value for name, value in environment.items()}}
     return subprocess.Popen([sys.executable, "-m", "localcluster", "up"], env=env)
 
 
 @pytest.mark.parametrize(
     "interrupted_at", ["kube-apiserver.pid.json", "kube-scheduler.pid.json", "node-1-init.pid.json"]
 )
-def test_an_interrupted_up_is_made_good_by_the_next(separate_cluster, interrupted_at):
+def test_an_interrupted_up_is_made_good_by_the_next(separate_cluster, command_environment, interrupted_at):
     settings = separate_cluster.settings
     before = traces_on_host(settings)
-    starting = start_in_the_background(settings)
+    starting = start_in_the_background(settings, command_environment)
     wait_for(interrupted_at, (settings.paths.running / interrupted_at).exists, seconds=120, every=0.01)
     starting.kill()
     starting.wait()
@@ -131,3 +154,64 @@ def test_up_brings_a_lost_node_back_and_keeps_what_the_cluster_knows(separate_cl
     separate_cluster.up()
     assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
     assert "kept" in separate_cluster.kubectl("get", "namespace", "kept")
+
+
+def test_up_starts_a_dead_scheduler_again_and_keeps_what_the_cluster_knows(separate_cluster):
+    separate_cluster.up()
+    separate_cluster.kubectl("create", "namespace", "kept")
+    separate_cluster.plane.processes.find("kube-scheduler").kill()
+    assert not separate_cluster.is_up()
+    separate_cluster.up()
+    assert separate_cluster.is_up()
+    assert "kept" in separate_cluster.kubectl("get", "namespace", "kept")
+
+
+def test_a_node_starts_its_kubelet_again_when_it_dies(separate_cluster):
+    separate_cluster.up()
+    node = separate_cluster.node(1)
+    first = int(node.enter("pgrep", "-x", "kubelet"))
+    node.enter("kill", "-9", str(first))
+
+    def another():
+        found = subprocess.run(
+            [*node.entrance(), "pgrep", "-x", "kubelet"], capture_output=True, text=True, check=False
+        )
+        return found.stdout.strip() not in ("", str(first))
+
+    wait_for("another kubelet", another, seconds=30)
+    separate_cluster.wait_until_ready(node, separate_cluster.ready_condition(node)[1])
+
+
+def test_tests_take_down_what_they_started(separate_cluster):
+    with local_cluster(separate_cluster):
+        assert separate_cluster.is_up()
+    assert not separate_cluster.has_traces()
+
+
+def test_tests_leave_a_cluster_that_somebody_was_just_starting(separate_cluster, command_environment):
+    settings = separate_cluster.settings
+    starting = start_in_the_background(settings, command_environment)
+    wait_for("the user's start", (settings.paths.running / "etcd.pid.json").exists, seconds=120, every=0.01)
+    assert not separate_cluster.is_up()
+    with local_cluster(separate_cluster):
+        assert starting.wait(60) == 0
+    assert separate_cluster.is_up()
+
+
+def test_tests_leave_a_cluster_that_somebody_wanted_meanwhile(separate_cluster, command_environment):
+    with local_cluster(separate_cluster):
+        assert start_in_the_background(separate_cluster.settings, command_environment).wait(120) == 0
+    assert separate_cluster.is_up()
+
+
+@pytest.fixture
+def called_by_sudo(monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "4321")
+    monkeypatch.setenv("SUDO_GID", "4322")
+
+
+def test_whoever_used_sudo_may_read_the_kubeconfig(tmp_path, called_by_sudo):
+    file = tmp_path / "kubeconfig"
+    file.touch(mode=0o600)
+    give_to_caller(file)
+    assert (file.stat().st_uid, file.stat().st_gid) == (4321, 4322)

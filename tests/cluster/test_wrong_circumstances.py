@@ -10,20 +10,25 @@ import sys
 import pytest
 from localcluster import debian_packages, programs
 from localcluster.errors import ClusterError
-from localcluster.settings import REPOSITORY, Paths, Settings
+from localcluster.settings import Paths, Settings
 
 pytestmark = pytest.mark.cluster
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone gets as far as this check")
 
 
-def localcluster(*arguments, user=None, **environment):
+@pytest.fixture
+def localcluster(command_environment):
     """The command behind `make cluster`, as another user or in another environment."""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack" / "cluster"), **environment}
-    python = "/usr/bin/python3" if user else sys.executable
-    return subprocess.run(
-        [python, "-m", "localcluster", *arguments], env=env, user=user, capture_output=True, text=True, check=False
-    )
+
+    def run(*arguments, user=None, **environment):
+        env = {**command_environment, **environment}
+        python = "/usr/bin/python3" if user else sys.executable
+        return subprocess.run(
+            [python, "-m", "localcluster", *arguments], env=env, user=user, capture_output=True, text=True, check=False
+        )
+
+    return run
 
 
 def message_of(done):
@@ -33,7 +38,7 @@ def message_of(done):
 
 
 @needs_root
-def test_not_root():
+def test_not_root(localcluster):
     message = message_of(localcluster("up", user="nobody"))
     assert "need root" in message
     assert "sudo -E" in message
@@ -77,7 +82,7 @@ def test_a_port_in_use(separate_cluster):
 
 
 @needs_root
-def test_a_full_disk(folder_on_disk):
+def test_a_full_disk(localcluster, folder_on_disk):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder_on_disk], check=True)
     try:
         message = message_of(localcluster("up", STREAMINGJOB_CLUSTER_CACHE=str(folder_on_disk)))
@@ -88,7 +93,7 @@ def test_a_full_disk(folder_on_disk):
 
 
 @needs_root
-def test_addresses_that_this_machine_routes_elsewhere(separate_cluster):
+def test_addresses_that_this_machine_routes_elsewhere(localcluster, separate_cluster):
     routes = json.loads(separate_cluster.host_network.ip("-json", "-4", "route"))
     used = next(route["dst"] for route in routes if route["dst"] != "default")
     prefix = ".".join(used.split(".")[:2])
@@ -104,9 +109,35 @@ def test_addresses_that_this_machine_routes_elsewhere(separate_cluster):
 
 
 @needs_root
-def test_a_cache_folder_that_nodes_cannot_see():
-    message = message_of(localcluster("up", STREAMINGJOB_CLUSTER_CACHE="/run/streamingjob-cluster"))
-    assert "of which every node has one of its own" in message
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("/run/streamingjob-cluster", "of which every node has one of its own"),
+        ("/tmp/a:b", "has ':' in its name"),
+    ],
+)
+def test_a_cache_folder_that_nodes_cannot_use(localcluster, folder, reason):
+    message = message_of(localcluster("up", STREAMINGJOB_CLUSTER_CACHE=folder))
+    assert reason in message
+    assert "Set STREAMINGJOB_CLUSTER_CACHE to" in message
+
+
+def test_a_value_that_cannot_be_right(localcluster):
+    message = message_of(localcluster("status", STREAMINGJOB_CLUSTER_FIRST_PORT="many"))
+    assert "STREAMINGJOB_CLUSTER_FIRST_PORT is 'many'" in message
+
+
+def test_an_image_for_a_cluster_of_ones_own(localcluster, tmp_path):
+    message = message_of(localcluster("image", KUBECONFIG=str(tmp_path / "somebodys")))
+    assert "docker build -t streamingjob:" in message
+    assert "kind load docker-image" in message
+    assert "STREAMINGJOB_IMAGE" in message
+
+
+@needs_root
+def test_a_node_that_is_not_running(localcluster, tmp_path):
+    message = message_of(localcluster("node", "kill", "7", STREAMINGJOB_CLUSTER_CACHE=str(tmp_path / "cache")))
+    assert "node-7 is not running" in message
 
 
 def test_a_kubeconfig_whose_cluster_does_not_answer(tmp_path, monkeypatch):

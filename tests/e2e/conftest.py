@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -111,7 +110,7 @@ def job(operator: Operator, make_job: Callable[[str], StreamingJob]) -> Streamin
 
 
 @pytest.fixture
-def delete_now(cluster: ChosenCluster, namespace: Namespace) -> Callable[[str], float]:
+def delete_now(cluster: ChosenCluster, namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], float]:
     """`kubectl delete pod --force --grace-period=0` without the time that kubectl takes to start.
 
     Returns the moment before the request.
@@ -128,7 +127,7 @@ def delete_now(cluster: ChosenCluster, namespace: Namespace) -> Callable[[str], 
             finally:
                 await kube.close()
 
-        os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         return asyncio.run(ask())
 
     return delete

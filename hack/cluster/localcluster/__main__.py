@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from shlex import quote
 
+from localcluster import preflight
 from localcluster.api_server import FOLDER_PREFIX, api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
 from localcluster.settings import Settings
-from localcluster.testing.chosen_cluster import given_cluster, require_answer, started_by_tests
+from localcluster.testing.chosen_cluster import given_cluster, require_answer
 from localcluster.tools import PROVIDERS
 
 STARTED = time.monotonic()
@@ -31,11 +33,11 @@ def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
         print("\n  unset KUBECONFIG (or choose no kind or minikube context) to have one brought up here")
         return
     cluster.up(arguments.nodes)
-    started_by_tests(cluster).unlink(missing_ok=True)
     paths = cluster.settings.paths
     say("the cluster is ready")
     print(cluster.kubectl("get", "nodes", "-o", "wide"), end="")
-    print(f"\n  export KUBECONFIG={paths.kubeconfig}\n  export PATH={paths.programs}:$PATH   # for its kubectl")
+    print(f"\n  export KUBECONFIG={quote(str(paths.kubeconfig))}")
+    print(f"  export PATH={quote(str(paths.programs))}:$PATH   # for its kubectl")
 
 
 def down(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
@@ -44,13 +46,24 @@ def down(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
 
 
 def status(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
-    if not cluster.is_up():
+    given = given_cluster(cluster.settings)
+    if given:
+        require_answer(given)
+    elif not cluster.is_up():
         raise ClusterError("the cluster is not up", "make cluster")
-    print(cluster.kubectl("get", "nodes", "-o", "wide"))
-    print(cluster.kubectl("get", "pods", "-A", "-o", "wide"), end="")
+    kubectl = given or cluster.kubectl
+    print(kubectl("get", "nodes", "-o", "wide"))
+    print(kubectl("get", "pods", "-A", "-o", "wide"), end="")
 
 
 def image(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
+    if given := given_cluster(cluster.settings):
+        raise ClusterError(
+            f"{given.kubeconfig or 'the current context'} names a cluster into which `make image` cannot put an image",
+            f"Build it with `docker build -t {cluster.settings.image} .`, then `kind load docker-image "
+            f"{cluster.settings.image}` or `minikube image load {cluster.settings.image}`; elsewhere push it to your "
+            "registry and set STREAMINGJOB_IMAGE to its name. (Unset KUBECONFIG for the cluster of `make cluster`.)",
+        )
     cluster.build_image()
     say(f"the image {cluster.settings.image} is built and in every running node")
 
@@ -67,7 +80,7 @@ def api_server(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     try:
         server.start()
         say("the API server is ready; interrupt to end it")
-        print(f"\n  export KUBECONFIG={server.kubeconfig}", flush=True)
+        print(f"\n  export KUBECONFIG={quote(str(server.kubeconfig))}", flush=True)
         if not arguments.once:
             wait_for_interrupt()
     finally:
@@ -83,7 +96,10 @@ def wait_for_interrupt() -> None:
 
 
 def node(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
+    preflight.require_root()
     chosen = cluster.node(arguments.number)
+    if arguments.action in ("kill", "cut", "mend") and not chosen.find_init():
+        raise ClusterError(f"{chosen.name} is not running", "make cluster-status")
     actions: dict[str, Callable[[], None]] = {
         "start": lambda: cluster.add_node(arguments.number),
         "remove": lambda: cluster.remove_node(arguments.number),

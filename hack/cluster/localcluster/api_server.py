@@ -49,7 +49,7 @@ def api_server_in(folder: Path, settings: Settings, say: Callable[[str], None]) 
     preflight.require_linux()
     paths = settings.paths
     require_writable(paths.cache)
-    preflight.require_space(paths.cache, preflight.SPACE_TO_RUN)
+    programs.require_space(paths)
     programs.provide(paths, say)
     authority = Authority(paths.certificates, debian_packages.environment(paths))
     sweep_abandoned(paths.cache)

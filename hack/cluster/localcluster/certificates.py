@@ -57,7 +57,15 @@ class Authority:
             request = self.openssl("req", "-new", "-key", new.key, "-subj", subject)
             lines = new.certificate.with_suffix(".extensions")
             lines.write_text("\n".join(["basicConstraints=critical,CA:FALSE", *extensions]))
-            signer = ["-CA", authority.certificate, "-CAkey", authority.key, "-CAcreateserial", "-days", DAYS]
+            signer: list[str | Path] = [
+                "-CA",
+                authority.certificate,
+                "-CAkey",
+                authority.key,
+                "-CAcreateserial",
+                "-days",
+                DAYS,
+            ]
             self.openssl("x509", "-req", *signer, "-extfile", lines, "-out", new.certificate, stdin=request)
 
         return self.made_once(self.location(name), sign)

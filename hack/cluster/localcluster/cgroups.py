@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from localcluster.errors import ClusterError
+
 ROOT = Path("/sys/fs/cgroup")
 
 
-def create(cluster: str, node: str) -> None:
+def create(cluster: str, node: str, record: Path) -> None:
+    """What the root of the hierarchy has to hand down for it is noted in `record`, for `take_back`."""
+    note_delegation(record)
     for hierarchy in hierarchies():
         folder = hierarchy
         for part in (cluster, node):
@@ -29,10 +33,30 @@ def weigh(folder: Path) -> None:
             (folder / name).write_text(weight)
 
 
+def note_delegation(record: Path) -> None:
+    """Only what is not handed down already, so that the host gets back what it had."""
+    offered, given = ROOT / "cgroup.controllers", ROOT / "cgroup.subtree_control"
+    if not record.exists() and offered.exists() and given.exists():
+        record.write_text(" ".join(sorted(set(offered.read_text().split()) - set(given.read_text().split()))))
+
+
+def take_back(record: Path) -> None:
+    """After the cluster's cgroups are gone. What others use by now cannot be taken back, and stays."""
+    for controller in record.read_text().split() if record.exists() else []:
+        with suppress(OSError):
+            (ROOT / "cgroup.subtree_control").write_text(f"-{controller}")
+
+
 def remove(*names: str) -> None:
     """The cluster's cgroup, or a node's below it; what was killed may still be leaving it."""
     for folder in existing(*names):
         remove_tree(folder, seconds=5)
+        if folder.exists():
+            raise ClusterError(f"the cgroup {folder} cannot be removed", f"It has processes: {processes_in(folder)}")
+
+
+def processes_in(folder: Path) -> str:
+    return " ".join(file.read_text().strip().replace("\n", " ") for file in folder.rglob("cgroup.procs")) or "none"
 
 
 def existing(*names: str) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,18 +63,24 @@ class LocalCluster:
     def is_up(self) -> bool:
         return self.node(1).is_started() and self.plane.is_alive()
 
-    def up(self, nodes: int = 1) -> None:
-        """Idempotent: what runs is left alone, what is half there is started anew."""
+    def up(self, nodes: int = 1, *, for_tests: bool = False) -> None:
+        """Idempotent: what runs is left alone, what is half there is started anew.
+
+        Who wanted it is decided under the lock: what tests find already started is not theirs to take down.
+        """
         require_number_of_nodes(nodes)
         preflight.require_linux()
         preflight.require_root()
         with self.lock():
             self.provide()
-            if not self.plane.is_alive():
+            if not self.plane.has_api_server():
                 self.take_down()
-                self.start_control_plane()
+                self.start_control_plane(for_tests=for_tests)
+            if not for_tests:
+                self.settings.paths.started_by_tests.unlink(missing_ok=True)
             self.plane.wait_until_ready()
-            self.plane.admin_kubeconfig(self.settings.paths.kubeconfig)
+            self.plane.start_controllers()
+            self.write_kubeconfig()
             self.apply(dns.manifests(self.settings.network))
             for number in range(1, nodes + 1):
                 self.start_node(number)
@@ -83,20 +90,23 @@ class LocalCluster:
         """Everything that must be built or downloaded; nothing if it is there."""
         paths = self.settings.paths
         preflight.require_usable_cache(paths.cache)
-        building = not programs.are_built(paths)
-        preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD if building else preflight.SPACE_TO_RUN)
+        programs.require_space(paths)
         debian_packages.provide(paths, debian_packages.NODE_PACKAGES)
         programs.provide(paths, self.say)
         image_loading.provide_program_images(paths)
 
-    def start_control_plane(self) -> None:
+    def start_control_plane(self, *, for_tests: bool) -> None:
         preflight.before_start(self.settings, self.host_network)
         # From here on there is something that `down` has to undo.
         self.settings.paths.running.mkdir(parents=True, exist_ok=True)
+        if for_tests:
+            self.settings.paths.started_by_tests.touch()
         self.say("starting etcd, the API server, the controller manager and the scheduler")
         self.host_network.create_bridge()
         self.plane.start_api_server(pods=True)
-        self.plane.start_controllers()
+
+    def write_kubeconfig(self) -> None:
+        give_to_caller(self.plane.admin_kubeconfig(self.settings.paths.kubeconfig))
 
     def start_node(self, number: int) -> None:
         node = self.node(number)
@@ -136,11 +146,16 @@ class LocalCluster:
         try:
             self.kubectl(*arguments)
         except ClusterError as error:
+            self.plane.require_controllers()
             pods = self.kubectl("-n", dns.NAMESPACE, "describe", "pods")
             raise ClusterError(f"{error}\n{pods}") from None
 
     def add_node(self, number: int) -> None:
+        require_number_of_nodes(number)
+        preflight.require_root()
         with self.lock():
+            if not self.plane.is_alive():
+                raise ClusterError("the cluster is not up", "make cluster")
             self.start_node(number)
 
     def remove_node(self, number: int) -> None:
@@ -148,12 +163,14 @@ class LocalCluster:
             self.node(number).stop()
             self.kubectl("delete", "node", self.node(number).name, "--ignore-not-found", "--wait=false")
 
-    def down(self) -> None:
+    def down(self, *, only_if_started_by_tests: bool = False) -> None:
         if not self.settings.paths.cache.exists():
             return
         if self.has_traces():
             preflight.require_root()
         with self.lock():
+            if only_if_started_by_tests and not self.settings.paths.started_by_tests.exists():
+                return
             self.take_down()
             sweep_abandoned(self.settings.paths.cache)
 
@@ -168,6 +185,7 @@ class LocalCluster:
         self.plane.stop()
         self.host_network.delete_bridge()
         cgroups.remove(self.settings.names.cgroup)
+        cgroups.take_back(self.settings.paths.delegated_controllers)
         remove_folder(self.settings.paths.running)
         self.settings.paths.kubeconfig.unlink(missing_ok=True)
 
@@ -183,6 +201,7 @@ class LocalCluster:
         preflight.require_linux()
         preflight.require_root()
         paths = self.settings.paths
+        preflight.require_usable_cache(paths.cache)
         preflight.require_space(paths.cache, preflight.SPACE_TO_BUILD)
         builder = ImageBuilder(paths, self.say)
         with self.lock("image-lock"):
@@ -202,7 +221,7 @@ class LocalCluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         kubeconfig = f"--kubeconfig={self.settings.paths.kubeconfig}"
-        return run([self.settings.paths.programs / "kubectl", kubeconfig, *arguments], stdin=stdin)
+        return run([self.settings.paths.programs / "kubectl", kubeconfig, *arguments], stdin=stdin, timeout=120)
 
     def apply(self, manifest: dict[str, Any]) -> None:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
@@ -210,6 +229,12 @@ class LocalCluster:
     def lock(self, name: str = "lock") -> AbstractContextManager[None]:
         """One change at a time; what takes long to build has locks of its own."""
         return one_at_a_time(self.settings.paths.cache / name, self.say)
+
+
+def give_to_caller(file: Path) -> None:
+    """Whoever used sudo wants to read it afterwards without."""
+    if os.geteuid() == 0 and (user := os.environ.get("SUDO_UID")):
+        os.chown(file, int(user), int(os.environ.get("SUDO_GID", "-1")))
 
 
 def require_number_of_nodes(nodes: int) -> None:

@@ -19,17 +19,22 @@ def run(
     stdin: str | None = None,
     timeout: float | None = None,
 ) -> str:
-    """Its standard output; a ClusterError with what it said if it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        env=env,
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    """Its standard output; a ClusterError with what it said if it fails, does not end in time, or is not there."""
+    try:
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=env,
+            cwd=cwd,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise ClusterError(f"`{shown(command)}` did not end in {expired.timeout:g} s and was killed") from None
+    except FileNotFoundError as error:
+        raise ClusterError(f"`{shown(command)}` cannot be run: there is no {error.filename}") from None
     if done.returncode:
         raise ClusterError(failure_message(command, done.returncode, done.stdout + done.stderr))
     return done.stdout
@@ -61,4 +66,8 @@ def run_logged(
 
 def failure_message(command: Sequence[Argument], code: int, output: str) -> str:
     end = "\n".join(output.strip().splitlines()[-15:])
-    return f"`{' '.join(str(part) for part in command)[:200]}` failed with exit code {code}:\n{end}"
+    return f"`{shown(command)}` failed with exit code {code}:\n{end}"
+
+
+def shown(command: Sequence[Argument]) -> str:
+    return " ".join(str(part) for part in command)[:200]

@@ -55,8 +55,19 @@ class ControlPlane:
         self.wait_until_ready()
 
     def start_controllers(self) -> None:
-        self.start(CONTROLLER_MANAGER, controller_manager_arguments(self))
-        self.start(SCHEDULER, scheduler_arguments(self))
+        """Those that do not run: without one of them the cluster keeps what it knows, but nothing moves."""
+        if not self.processes.find(CONTROLLER_MANAGER):
+            self.start(CONTROLLER_MANAGER, controller_manager_arguments(self))
+        if not self.processes.find(SCHEDULER):
+            self.start(SCHEDULER, scheduler_arguments(self))
+
+    def require_controllers(self) -> None:
+        self.require_running(CONTROLLER_MANAGER, SCHEDULER)
+
+    def require_running(self, *names: str) -> None:
+        for name in names:
+            if not self.processes.find(name):
+                raise ClusterError(f"{name} ended as it started:\n{self.processes.last_lines(name)}")
 
     def start(self, name: str, arguments: Sequence[Argument]) -> None:
         self.processes.start(name, [self.programs / name, *arguments], env={**os.environ, **FEWER_COLLECTIONS})
@@ -65,9 +76,7 @@ class ControlPlane:
         wait_for("the API server to be ready", self.ready_or_fail, seconds=60, every=0.05, explain=self.explain)
 
     def ready_or_fail(self) -> bool:
-        for name in (ETCD, API_SERVER):
-            if not self.processes.find(name):
-                raise ClusterError(f"{name} ended as it started:\n{self.processes.last_lines(name)}")
+        self.require_running(ETCD, API_SERVER)
         return self.is_ready()
 
     def is_ready(self) -> bool:
@@ -87,7 +96,10 @@ class ControlPlane:
 
     def is_alive(self) -> bool:
         """Whether its processes run: on a busy machine they may take a while to answer."""
-        return all(self.processes.find(name) for name in (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER))
+        return self.has_api_server() and all(self.processes.find(name) for name in (CONTROLLER_MANAGER, SCHEDULER))
+
+    def has_api_server(self) -> bool:
+        return all(self.processes.find(name) for name in (ETCD, API_SERVER))
 
     def stop(self) -> None:
         for name in (SCHEDULER, CONTROLLER_MANAGER, API_SERVER, ETCD):
@@ -110,6 +122,7 @@ def remove_folder(folder: Path) -> None:
         if not folder.exists():
             return
         time.sleep(0.1)
+    raise ClusterError(f"{folder} cannot be deleted", "Something is mounted or written there: see `mount`, `lsof +D`.")
 
 
 def etcd_arguments(plane: ControlPlane) -> list[str]:

@@ -42,15 +42,28 @@ IMAGE_PACKAGES = PackageSet(
 
 def provide(paths: Paths, wanted: PackageSet) -> None:
     """Afterwards every program of the set is found by `search_path`."""
-    if not missing(paths, wanted.programs):
+    if is_provided(paths, wanted):
         return
     require_apt(wanted)
     log = paths.cache / "logs" / f"debian-{wanted.name}.log"
     with one_at_a_time(paths.debian / "lock"):
-        unpack(download(paths, wanted, log), root(paths))
-        choose_iptables(root(paths))
+        if not is_provided(paths, wanted):
+            archives = download(paths, wanted, log)
+            unfinished(paths, wanted).touch()
+            unpack(archives, root(paths))
+            choose_iptables(root(paths))
+            unfinished(paths, wanted).unlink()
     if absent := missing(paths, wanted.programs):
         raise ClusterError(f"Debian's packages were unpacked but have no {', '.join(absent)}", f"See {log}")
+
+
+def is_provided(paths: Paths, wanted: PackageSet) -> bool:
+    return not missing(paths, wanted.programs) and not unfinished(paths, wanted).exists()
+
+
+def unfinished(paths: Paths, wanted: PackageSet) -> Path:
+    """There while the set is being unpacked: a program may be there before its libraries."""
+    return paths.debian / f"unpacking-{wanted.name}"
 
 
 def missing(paths: Paths, programs: Sequence[str]) -> list[str]:

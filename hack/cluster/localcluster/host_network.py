@@ -63,7 +63,8 @@ class HostNetwork:
     def unplug(self, number: int) -> None:
         if link_exists(self.names.link(number)):
             self.ip("link", "delete", self.names.link(number))
-        succeeds(["ip", "route", "delete", self.network.node_pod_range(number)], env=self.env)
+        route = ["route", "delete", self.network.node_pod_range(number), "dev", self.names.bridge]
+        succeeds(["ip", *route], env=self.env)  # it may be gone with the link
 
     def cut(self, number: int) -> None:
         self.ip("link", "set", self.names.link(number), "down")

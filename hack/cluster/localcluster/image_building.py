@@ -10,12 +10,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 
 from localcluster import debian_packages
 from localcluster.commands import Argument, run, run_logged, succeeds
 from localcluster.image_export import export_image
 from localcluster.image_loading import project_layout
 from localcluster.settings import REPOSITORY, Paths, environment
+from localcluster.whole_files import write_whole
 
 LOCAL_BASE = "localhost/debian:bookworm-slim"
 RELEASE = "bookworm"
@@ -91,11 +93,11 @@ class ImageBuilder:
         settings = pip_settings(self.env)
         secrets = []
         if bundle := certificate_bundle():
-            settings["global.cert"] = "/run/secrets/ca.crt"
+            settings["cert"] = "/run/secrets/ca.crt"
             secrets += ["--secret", f"id=ca.crt,src={bundle}"]
         configuration = self.folder / "pip.conf"
-        lines = [f"{name.removeprefix('global.')} = {value}" for name, value in settings.items()]
-        configuration.write_text("\n".join(["[global]", *lines, ""]))
+        lines = [f"{name} = {value}" for name, value in settings.items()]
+        write_whole(configuration, "\n".join(["[global]", *lines, ""]).encode(), mode=0o600)  # it may have a password
         return [*secrets, "--secret", f"id=pip.conf,src={configuration}"]
 
     @property
@@ -135,9 +137,10 @@ def isolated(command: Sequence[Argument], unpacked: Path, var_lib: Path) -> list
     """With the unpacked packages laid over /usr, because buildah restarts itself with no environment to find them
     by; and with a /var/lib of its own, because it keeps a cache there."""
     var_lib.mkdir(parents=True, exist_ok=True)
-    script = f'mount --bind {var_lib} /var/lib && exec "$@"'
+    script = f'mount --bind {quote(str(var_lib))} /var/lib && exec "$@"'
     if (unpacked / "usr").exists():
-        script = f"mount -t overlay -o lowerdir={unpacked}/usr:/usr streamingjob-packages /usr && {script}"
+        layers = quote(f"lowerdir={unpacked}/usr:/usr")
+        script = f"mount -t overlay -o {layers} streamingjob-packages /usr && {script}"
     return ["unshare", "--mount", "--", "sh", "-c", script, "isolated", *command]
 
 
@@ -150,13 +153,17 @@ def certificate_bundle() -> Path | None:
 
 
 def pip_settings(env: dict[str, str]) -> dict[str, str]:
-    """Where this machine's pip finds packages, if it was told."""
+    """Where this machine's pip finds packages, if it was told: by its files, or by PIP_… variables, which win."""
     done = subprocess.run(
         ["python3", "-m", "pip", "config", "list"], env=env, capture_output=True, text=True, check=False
     )
-    pairs = (line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    wanted = ("global.index-url", "global.extra-index-url", "global.trusted-host")
-    return {name: value.strip("'\"") for name, value in pairs if name in wanted}
+    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {
+        name: told[origin + name].strip("'\"")
+        for origin in ("global.", "install.", ":env:.")
+        for name in ("index-url", "extra-index-url", "trusted-host")
+        if origin + name in told
+    }
 
 
 def remove_machine_traces(root: Path) -> None:

@@ -47,7 +47,7 @@ def top_layer(storage: Storage, image: str) -> str:
         if image in stored.get("names", []):
             layer: str = stored["layer"]
             return layer
-    raise ClusterError(f"buildah's storage has no {image}", "make image")
+    raise ClusterError(f"buildah built {image}, and its storage does not have it", "See the log of the build.")
 
 
 def export_layer(storage: Storage, layer: str, blob: Path) -> None:

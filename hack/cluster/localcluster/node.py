@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,7 @@ class Node:
         """Everything but the kubelet, which waits for the images."""
         remove_folder(self.folder)
         self.remove_traces()
-        cgroups.create(self.settings.names.cgroup, self.name)
+        cgroups.create(self.settings.names.cgroup, self.name, self.settings.paths.delegated_controllers)
         spec = self.write_configuration(plane)
         separation = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command: list[Argument] = [
@@ -176,8 +175,7 @@ class Node:
     def kill(self) -> None:
         """As when the power fails: every process of the node, its pods included, is gone at once."""
         if init := self.find_init():
-            init.signal(signal.SIGKILL)
-            init.wait_until_gone(10)
+            init.kill()
         self.remove_traces()
 
     def cut_link(self) -> None:

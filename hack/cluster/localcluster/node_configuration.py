@@ -74,7 +74,8 @@ def kubelet_configuration(cgroup: str, network: Network, authority: Path, resolv
         # Images come from archives: what is collected cannot be pulled again.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        # Not a share of the disk: 1 % of a large one is more than what `make cluster` asks for.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "200Mi", "imagefs.available": "200Mi"},
     }
 
 

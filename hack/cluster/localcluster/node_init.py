@@ -12,18 +12,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
 from localcluster.commands import run, succeeds
+from localcluster.errors import ClusterError
 from localcluster.node_configuration import CONTAINERD_SOCKET
 from localcluster.waiting import wait_for
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
 NODE_INTERFACE = "eth0"
 IMAGES_LOADED = "images-loaded"
+SECONDS_BEFORE_ANOTHER_START = 1.0
 
 KERNEL_SETTINGS_OF_THE_KUBELET = {
     "vm/overcommit_memory": "1",
@@ -100,6 +101,7 @@ def cable_plugged_in() -> bool:
 class NodeInit:
     def __init__(self, spec: NodeSpecification) -> None:
         self.spec = spec
+        self.commands = {CONTAINERD: spec.containerd, KUBE_PROXY: spec.kube_proxy, KUBELET: spec.kubelet}
         self.programs: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
         self.told_to_end = False
         signal.signal(signal.SIGTERM, self.on_terminate)
@@ -107,28 +109,39 @@ class NodeInit:
     def on_terminate(self, _signal: int, _frame: FrameType | None) -> None:
         self.told_to_end = True
 
-    def start(self, name: str, command: Sequence[str]) -> None:
+    def start(self, name: str) -> None:
         log = Path(self.spec.folder).parent / "logs" / f"{self.spec.name}-{name}.log"
         with log.open("ab") as output:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            child = subprocess.Popen(
+                self.commands[name], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
         self.programs[child.pid] = (name, child)
         print(f"{name} started as process {child.pid} of the node", flush=True)
 
     def start_programs(self) -> None:
-        self.start(CONTAINERD, self.spec.containerd)
-        self.start(KUBE_PROXY, self.spec.kube_proxy)
+        self.start(CONTAINERD)
+        self.start(KUBE_PROXY)
         wait_for("containerd's socket", lambda: Path(CONTAINERD_SOCKET).exists(), seconds=30, every=0.05)
         while not self.spec.images_loaded.exists() and not self.told_to_end:
             time.sleep(0.05)
-        self.start(KUBELET, self.spec.kubelet)
+        self.start(KUBELET)
 
     def reap_until_told_to_end(self) -> None:
         while not self.told_to_end:
             self.reap()
             time.sleep(0.2)
+            self.start_what_ended()
+
+    def start_what_ended(self) -> None:
+        """As a machine's service manager does; pods go on meanwhile."""
+        running = {name for name, _ in self.programs.values()}
+        for name in self.commands:
+            if name not in running and not self.told_to_end:
+                time.sleep(SECONDS_BEFORE_ANOTHER_START)
+                self.start(name)
 
     def reap(self) -> None:
-        """A first process inherits every orphan; a program that ends is reported and not started again."""
+        """A first process inherits every orphan; the end of a program is reported."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -157,9 +170,11 @@ class NodeInit:
 def remove_containers() -> None:
     ctr = ["ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "--timeout", "5s"]
     for noun, removal in (("tasks", ["tasks", "rm", "--force"]), ("containers", ["containers", "rm"])):
-        listed = subprocess.run([*ctr, noun, "ls", "-q"], capture_output=True, text=True, check=False).stdout.split()
-        if listed:
-            succeeds([*ctr, *removal, *listed])
+        try:
+            if listed := run([*ctr, noun, "ls", "-q"], timeout=10).split():
+                run([*ctr, *removal, *listed], timeout=10)
+        except ClusterError as error:  # the node ends all the same, and its processes with it
+            print(error, flush=True)
 
 
 def main() -> None:

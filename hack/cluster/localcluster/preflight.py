@@ -14,6 +14,8 @@ from localcluster.errors import ClusterError
 from localcluster.host_network import HostNetwork, link_exists
 from localcluster.settings import Ports, Settings
 
+NOT_IN_PATHS = ':,"\\\n'
+"""What PATH, mount options and configuration files would take for something else."""
 HIDDEN_IN_NODES = ("/run", "/var/run", "/var/lib", "/var/log", "/proc", "/sys", "/dev")
 GIGABYTE = 1 << 30
 SPACE_TO_BUILD, SPACE_TO_RUN = 8 * GIGABYTE, 1 * GIGABYTE
@@ -37,6 +39,11 @@ def require_root() -> None:
 
 
 def require_usable_cache(cache: Path) -> None:
+    if found := [character for character in NOT_IN_PATHS if character in str(cache)]:
+        raise ClusterError(
+            f"the cache folder {str(cache)!r} has {found[0]!r} in its name, which mounts and PATH cannot carry",
+            "Set STREAMINGJOB_CLUSTER_CACHE to another folder.",
+        )
     for folder in HIDDEN_IN_NODES:
         if cache.is_relative_to(folder):
             raise ClusterError(

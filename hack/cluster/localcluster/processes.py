@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from localcluster.commands import Argument
+from localcluster.errors import ClusterError
 from localcluster.whole_files import write_whole
 
 
@@ -48,8 +49,12 @@ class Process:
         """Asks first; after `patience` seconds it does not ask any more."""
         self.signal(signal.SIGTERM)
         if not self.wait_until_gone(patience):
-            self.signal(signal.SIGKILL)
-            self.wait_until_gone(10)
+            self.kill()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        if not self.wait_until_gone(10):
+            raise ClusterError(f"process {self.pid} was killed 10 s ago and is still there", "See `ps -l -p` of it.")
 
 
 def start_time(pid: int) -> int | None:

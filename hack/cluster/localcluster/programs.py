@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from localcluster import preflight
 from localcluster.commands import run, run_logged
 from localcluster.errors import ClusterError
 from localcluster.locks import one_at_a_time
@@ -44,6 +45,12 @@ def are_built(paths: Paths) -> bool:
     stamp = stamp_of(paths)
     current = stamp.exists() and stamp.read_text() == sources_digest()
     return current and all((paths.programs / name).exists() for name in BUILT)
+
+
+def require_space(paths: Paths) -> None:
+    """Room for a cluster or an API server, and for building them if they are not built."""
+    needed = preflight.SPACE_TO_RUN if are_built(paths) else preflight.SPACE_TO_BUILD
+    preflight.require_space(paths.cache, needed)
 
 
 def stamp_of(paths: Paths) -> Path:
@@ -104,5 +111,6 @@ def build_flags() -> list[str]:
 
 
 def build_environment(paths: Paths) -> dict[str, str]:
-    modules, built = paths.cache / "go" / "modules", paths.cache / "go" / "build"
-    return {**os.environ, "CGO_ENABLED": "0", "GOMODCACHE": str(modules), "GOCACHE": str(built)}
+    go = paths.cache / "go"
+    folders = {"GOPATH": go, "GOMODCACHE": go / "modules", "GOCACHE": go / "build"}
+    return {**os.environ, "CGO_ENABLED": "0", **{name: str(folder) for name, folder in folders.items()}}

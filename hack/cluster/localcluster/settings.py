@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from localcluster.errors import ClusterError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -17,6 +20,24 @@ COREDNS_IMAGE = "docker.io/streamingjob-cluster/coredns:1"
 
 def environment(name: str, default: str) -> str:
     return os.environ.get(f"STREAMINGJOB_CLUSTER_{name}") or default
+
+
+def checked(name: str, default: str, pattern: str, expected: str) -> str:
+    value = environment(name, default)
+    if not re.fullmatch(pattern, value):
+        raise ClusterError(f"STREAMINGJOB_CLUSTER_{name} is {value!r}", f"It must be {expected}, for example {default}")
+    return value
+
+
+def number(name: str, default: int, least: int, most: int) -> int:
+    expected = f"a number from {least} to {most}"
+    value = int(checked(name, str(default), r"[0-9]{1,9}", expected))
+    if not least <= value <= most:
+        raise ClusterError(f"STREAMINGJOB_CLUSTER_{name} is {value}", f"It must be {expected}, for example {default}")
+    return value
+
+
+OCTET = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,16 @@ class Paths:
     @property
     def logs(self) -> Path:
         return self.running / "logs"
+
+    @property
+    def delegated_controllers(self) -> Path:
+        """What the root of cgroups v2 hands down since this cluster came up, and did not before."""
+        return self.running / "delegated-controllers"
+
+    @property
+    def started_by_tests(self) -> Path:
+        """Exists while nobody but tests wants the cluster; goes with the run's folder."""
+        return self.running / "started-by-tests"
 
     @property
     def kubeconfig(self) -> Path:
@@ -159,10 +190,10 @@ class Settings:
     @classmethod
     def from_environment(cls) -> Settings:
         return cls(
-            names=Names(environment("NAME", "streamingjob")),
+            names=Names(checked("NAME", "streamingjob", "[a-z][a-z0-9]{0,11}", "1 to 12 small letters and digits")),
             paths=Paths(Path(environment("CACHE", str(REPOSITORY / ".cache" / "cluster"))).resolve()),
-            network=Network(environment("NETWORK", "10.213")),
-            ports=Ports.starting_at(int(environment("FIRST_PORT", "16443"))),
-            node_grace_seconds=int(environment("NODE_GRACE_SECONDS", "50")),
-            image_tag=environment("IMAGE_TAG", "dev"),
+            network=Network(checked("NETWORK", "10.213", rf"{OCTET}\.{OCTET}", "the first half of an IPv4 address")),
+            ports=Ports.starting_at(number("FIRST_PORT", 16443, 1024, 65531)),
+            node_grace_seconds=number("NODE_GRACE_SECONDS", 50, 1, 86400),
+            image_tag=checked("IMAGE_TAG", "dev", r"\w[\w.-]{0,127}", "a tag of an image"),
         )

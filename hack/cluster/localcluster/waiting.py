@@ -25,5 +25,13 @@ def wait_for(
         if result := condition():
             return result
         if time.monotonic() >= deadline:
-            raise ClusterError(f"waited {seconds:.0f} s in vain for {what}", explain())
+            raise ClusterError(f"waited {seconds:.0f} s in vain for {what}", explanation(explain))
         time.sleep(every)
+
+
+def explanation(explain: Callable[[], str]) -> str:
+    """What was awaited is said even where nothing can be found out about it."""
+    try:
+        return explain()
+    except ClusterError as error:
+        return f"(and no more can be said: {error})"

@@ -100,18 +100,12 @@ def local_cluster(cluster: LocalCluster) -> Iterator[None]:
     with (cache / "users").open("a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         if not cluster.is_up():
-            cluster.up()
-            started_by_tests(cluster).touch()
+            cluster.up(for_tests=True)
         try:
             yield
         finally:
-            if started_by_tests(cluster).exists() and is_last_user(users):
-                cluster.down()
-
-
-def started_by_tests(cluster: LocalCluster) -> Path:
-    """Goes with the run's folder; `make cluster` deletes it, for then somebody wants the cluster to stay."""
-    return cluster.settings.paths.running / "started-by-tests"
+            if is_last_user(users):
+                cluster.down(only_if_started_by_tests=True)
 
 
 def is_last_user(users: IO[str]) -> bool:

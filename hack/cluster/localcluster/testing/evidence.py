@@ -10,7 +10,17 @@ from localcluster.errors import ClusterError
 from localcluster.testing.namespace import Namespace
 
 
-def keep_evidence(namespace: Namespace, folder: Path) -> list[Path]:
+def keep_evidence(namespace: Namespace, folder: Path) -> str:
+    """Says what was kept. Never raises: inside pytest's reporting an error would end the whole session."""
+    lines = ["logs and events of the test's namespace:"]
+    try:
+        collect(namespace, folder)
+    except (ClusterError, OSError) as error:
+        lines = [f"not all evidence could be kept: {error}"]
+    return "\n".join([*lines, *map(str, sorted(folder.glob("*")))])
+
+
+def collect(namespace: Namespace, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     keep(folder / "pods.yaml", namespace, "get", "pods", "-o", "yaml")
@@ -18,7 +28,6 @@ def keep_evidence(namespace: Namespace, folder: Path) -> list[Path]:
     keep(folder / "objects.txt", namespace, "get", "all,configmaps,pvc", "-o", "wide")
     for pod in namespace.items("pods"):
         keep_logs(namespace, pod["metadata"]["name"], folder)
-    return sorted(folder.iterdir())
 
 
 def keep_logs(namespace: Namespace, pod: str, folder: Path) -> None:

@@ -102,10 +102,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     used = getattr(item, "funcargs", {}).get("namespace")
     if report.failed and report.when in ("setup", "call") and isinstance(used, Namespace):
-        report.sections.append(("evidence", kept(used, EVIDENCE / folder_name(item.nodeid))))
+        report.sections.append(("evidence", keep_evidence(used, EVIDENCE / folder_name(item.nodeid))))
     return report
-
-
-def kept(namespace: Namespace, folder: Path) -> str:
-    files = keep_evidence(namespace, folder)
-    return "\n".join(["logs and events of the test's namespace:", *map(str, files)])

@@ -48,4 +48,4 @@ def find_kubectl(paths: Paths) -> str:
         return str(built)
     if installed := shutil.which("kubectl"):
         return installed
-    raise ClusterError("no kubectl found", "Install kubectl, or run `make cluster`, which builds one.")
+    raise ClusterError("no kubectl found", "Install kubectl, or run `make cluster-tools`, which builds one.")
