@@ -55,7 +55,7 @@ class Stopwatch(JobEvents):
     def region_finished(self, run: Any) -> None:
         self.ended_at = time.perf_counter()
 
-    def checkpoint_completed(self, manifest: Any, outcome: Any, path: Any, uri: str) -> None:
+    def checkpoint_completed(self, manifest: Any, outcome: Any, path: Any, uri: str, written: int) -> None:
         self.checkpoints += 1
 
     def heartbeat(self, connection: Any, subtasks: dict[str, dict[str, Any]]) -> None:
