@@ -63,6 +63,10 @@ class Operator:
         options = [word for value in values for word in ("--set", value)]
         return self.helm("upgrade", "--install", self.release, str(CHART), *options, "--wait", "--timeout=4m")
 
+    def stay_on(self, node: str) -> None:
+        """For tests that lose the other node; such an operator must see nodes."""
+        self.install("watchNodes=true", f"nodeSelector.kubernetes\\.io/hostname={node}")
+
     def pods(self) -> list[str]:
         selector = "app.kubernetes.io/name=streamingjob-operator"
         return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]

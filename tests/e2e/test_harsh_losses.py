@@ -62,7 +62,7 @@ def test_an_evicted_executor_takes_only_its_region_with_it(job):
 
 @pytest.mark.parametrize("how", ["cut off", "dead"])
 def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operator, make_job, how):
-    operator.install("watchNodes=true")
+    operator.stay_on("node-1")
     job = make_job("orders")
     spread = {
         "maxSkew": 1,

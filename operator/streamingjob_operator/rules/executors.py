@@ -33,6 +33,8 @@ def report_losses(draft: Draft) -> None:
     status = _current_report(draft)
     if status is None or status.application_id is None or status.phase in _AT_ITS_END:
         return  # a job that has ended lets its executors go
+    if draft.observation.silent_since is not None:
+        return  # so does one whose driver has just ended; any other is told when it answers again
     pods = {pod.executor_id: pod for pod in draft.observation.executors(status.generation)}
     for executor in status.executors:
         loss = _loss_of(executor, pods.get(executor.executor_id))

@@ -53,7 +53,7 @@ def _announce_recovered_regions(draft: Draft, report: JobStatus) -> None:
     for region in report.regions:
         if _has_recovered(before.get(region.id), region):
             away = _seconds_away(region)
-            draft.announce(Reason.REGION_RECOVERED, _recovery_message(region, away))
+            draft.announce(Reason.REGION_RECOVERED, _recovery_message(report, region, away))
             if away is not None:
                 draft.recoveries.append(away)
 
@@ -70,9 +70,18 @@ def _seconds_away(region: RegionStatus) -> float | None:
     return (region.running_since - region.last_failure.at).total_seconds()
 
 
-def _recovery_message(region: RegionStatus, away: float | None) -> str:
+def _recovery_message(report: JobStatus, region: RegionStatus, away: float | None) -> str:
     came_from = region.last_restored_checkpoint
     start = "with no checkpoint" if came_from is None else f"from checkpoint {came_from}"
-    took = f" after {away:.2f} s" if away is not None else ""
+    took = f" after {away:.2f} s{_phases(report, region)}" if away is not None else ""
     cause = region.last_failure.cause if region.last_failure is not None else "unknown"
     return f"Region {region.id} runs again{took}, attempt {region.attempt} {start} (cause: {cause})"
+
+
+def _phases(report: JobStatus, region: RegionStatus) -> str:
+    """Where the time went, as far as the driver knows."""
+    history = report.restart_history
+    entry = next((each for each in history if (each.region, each.attempt) == (region.id, region.attempt)), None)
+    if entry is None or not entry.phases:
+        return ""
+    return f" ({', '.join(f'{phase} {seconds:.2f}' for phase, seconds in entry.phases.items())})"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, SlotStatus
+from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, RestartEntry, SlotStatus
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
 
@@ -47,6 +47,18 @@ def test_executors_of_a_job_that_has_ended_may_go(running, phase):
     del running.pods[running.executor_pod(1)]
     running.look()
     assert losses(running) == []
+
+
+def test_a_driver_that_does_not_answer_is_told_of_losses_when_it_answers_again(running):
+    """At the end of a job the driver is gone before its pod is, and takes its executors along."""
+    del running.pods[running.executor_pod(1)]
+    running.silent_since = running.now
+    running.look()
+    assert losses(running) == []
+    assert running.condition("Degraded") == ("False", "Healthy")
+    running.silent_since = None
+    running.look()
+    assert losses(running) == [("1", "PodGone")]
 
 
 def test_two_losses_at_once_are_both_told(running):
@@ -124,10 +136,13 @@ def test_a_recovered_region_is_announced_with_its_checkpoint_and_time(running):
     back = away.model_copy(
         update={"state": RegionState.RUNNING, "running_since": running.now, "last_restored_checkpoint": 7}
     )
-    running.say(regions=[running.region(0), back, running.region(2)], restarts=1)
+    phases = {"detect": 0.05, "schedule": 0.7, "restore": 0.15}
+    history = [RestartEntry(region="r1", cause="PodLost", failed_at=failure.at, attempt=2, phases=phases)]
+    running.say(regions=[running.region(0), back, running.region(2)], restarts=1, restart_history=history)
     decision = running.look()
     assert [each.message for each in decision.announcements] == [
-        "Region r1 runs again after 0.90 s, attempt 2 from checkpoint 7 (cause: PodLost)"
+        "Region r1 runs again after 0.90 s (detect 0.05, schedule 0.70, restore 0.15), "
+        "attempt 2 from checkpoint 7 (cause: PodLost)"
     ]
     assert decision.recoveries == (0.9,)
     assert running.status["restarts"] == 1 and running.status["phase"] == "Running"
