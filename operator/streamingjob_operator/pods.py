@@ -21,6 +21,7 @@ _TROUBLED_WAITING = (
     "RunContainerError",
     "CrashLoopBackOff",
 )
+LONGEST_SHOWN_LINE = 500
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 
 
@@ -80,9 +81,15 @@ def _container_exit(status: dict[str, Any]) -> ContainerExit | None:
         if ended is not None:
             message = ended.get("message", "")
             report = _termination_report(message)
-            shown = "" if report is not None else message[-1000:].strip()
+            shown = "" if report is not None else _last_line(message)
             return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
     return None
+
+
+def _last_line(log: str) -> str:
+    """Of a traceback, that is what went wrong."""
+    lines = log.strip().splitlines()
+    return lines[-1].strip()[:LONGEST_SHOWN_LINE] if lines else ""
 
 
 def _termination_report(message: str) -> TerminationReport | None:

@@ -41,7 +41,7 @@ class Operator:
         self._helm = helm
         self._cluster = cluster
         self.namespace = namespace
-        self._image = image
+        self.image = image
         self.release = "streamingjob-operator"
 
     def helm(self, *arguments: str) -> str:
@@ -50,18 +50,24 @@ class Operator:
         assert done.returncode == 0, f"helm {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def install_as_the_readme_says(self) -> str:
+        """For the whole cluster, the CRD included."""
+        return self.helm("install", self.release, str(CHART), *_options(self._image_values()), "--wait", "--timeout=4m")
+
     def install(self, *settings: str) -> str:
-        repository, _, tag = self._image.rpartition(":")
         values = [
-            f"image.repository={repository}",
-            f"image.tag={tag}",
+            *self._image_values(),
             f"watchNamespaces={{{self.namespace.name}}}",
             "crd.install=false",  # there is one for the whole cluster, and other releases may be there
             "resources.requests.cpu=10m",
             *settings,
         ]
-        options = [word for value in values for word in ("--set", value)]
+        options = _options(values)
         return self.helm("upgrade", "--install", self.release, str(CHART), *options, "--wait", "--timeout=4m")
+
+    def _image_values(self) -> list[str]:
+        repository, _, tag = self.image.rpartition(":")
+        return [f"image.repository={repository}", f"image.tag={tag}"]
 
     def stay_on(self, node: str) -> None:
         """For tests that lose the other node; such an operator must see nodes."""
@@ -82,10 +88,31 @@ class Operator:
         return self.namespace.kubectl("logs", f"deployment/{self.release}", "--tail=200")
 
 
-@pytest.fixture(scope="session")
-def crd(cluster: ChosenCluster) -> None:
+def _options(values: list[str]) -> list[str]:
+    return [word for value in values for word in ("--set", value)]
+
+
+@pytest.fixture
+def no_crd(cluster: ChosenCluster) -> Iterator[None]:
+    """A cluster that has never heard of StreamingJobs, as long as nobody has one."""
+    name = "streamingjobs.streamingjob.dev"
+    if cluster.kubectl.get("crd", name) is not None:
+        if jobs := cluster.kubectl("get", "sj", "--all-namespaces", "-o", "name"):
+            pytest.skip(f"the CRD cannot be removed, because there are jobs: {jobs}")
+        cluster.kubectl("delete", "crd", name)
+    yield
+    cluster.kubectl("delete", "crd", name, "--ignore-not-found")
+    _install_crd(cluster)
+
+
+def _install_crd(cluster: ChosenCluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds" / "streamingjobs.yaml"))
     cluster.kubectl("wait", "--for=condition=Established", "crd/streamingjobs.streamingjob.dev", "--timeout=60s")
+
+
+@pytest.fixture(scope="session")
+def crd(cluster: ChosenCluster) -> None:
+    _install_crd(cluster)
 
 
 @pytest.fixture
@@ -96,6 +123,16 @@ def operator(
     installed.install()
     yield installed
     print(installed.log())
+
+
+@pytest.fixture
+def not_installed(
+    no_crd: None, cluster: ChosenCluster, namespace: Namespace, project_image: str, tool: Callable[[str], str]
+) -> Iterator[Operator]:
+    """An operator that is yet to be installed; what was, is uninstalled."""
+    operator = Operator(str(tool("helm")), cluster, namespace, project_image)
+    yield operator
+    operator.helm("uninstall", operator.release, "--ignore-not-found", "--wait")
 
 
 @pytest.fixture

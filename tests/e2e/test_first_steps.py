@@ -6,9 +6,10 @@ import pyarrow.compute as pc
 import yaml
 from conftest import ROOT
 from localcluster.testing.namespace import host_volume
-from pipelines import rows_of
+from pipelines import KEYED, check_windows, rows_of
 from streaming_job import StreamingJob
 
+RATE = 2000
 EXAMPLE = ROOT / "examples" / "kubernetes" / "orders.yaml"
 
 
@@ -42,3 +43,23 @@ def provide_volume(namespace, claim):
     name = f"{namespace.name}-{claim}"
     namespace.cluster_kubectl.apply(host_volume(name, folder, namespace.name, claim))
     namespace.leaving.callback(namespace.cluster_kubectl, "delete", "pv", name, "--wait=false", "--ignore-not-found")
+
+
+def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it(not_installed, cluster, make_job):
+    operator = not_installed
+    operator.install_as_the_readme_says()
+    job = make_job("orders")
+    count = RATE * 60
+    job.apply(KEYED, count=count, rate=RATE, parallelism=2)
+    job.until_ready()
+
+    operator.helm("uninstall", operator.release, "--wait")
+    assert cluster.kubectl.get("crd", "streamingjobs.streamingjob.dev"), "it goes only with the user's word"
+    before = job.status["checkpoint"]["lastCompletedId"]
+    job.until_rows(500)
+    operator.install_as_the_readme_says()
+
+    job.until("news of the job", lambda s: s["checkpoint"]["lastCompletedId"] > before)
+    status = job.until_finished()
+    check_windows(job.output, count)
+    assert status["driver"]["generation"] == 1 and status["restarts"] == 0

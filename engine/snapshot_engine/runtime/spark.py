@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,8 @@ LOCAL_EXECUTOR = "driver"
 ARRIVAL_SECONDS = 600.0
 """A slot that was given an executor and has not said a word for so long will not. An executor's first Python process
 may take minutes on a busy machine; an executor that is known to be lost is not waited for at all."""
+REPLACEMENT_WAITS_SECONDS = 2.0
+"""A new executor takes processors to start. Where the reserve takes over, that comes first."""
 MOST_EMBEDDED_SLOTS = 64
 """A core of an embedded Spark is only a permission to run a task: there may be more of them than the machine has."""
 
@@ -64,9 +67,10 @@ def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkCont
 
 def context_of(settings: Mapping[str, str]) -> SparkContext:
     """A Spark with exactly these settings. Takes some seconds."""
-    context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-    context.setLogLevel("FATAL")
-    return context
+    # What Spark calls an error is often none (a driver pod that is not ready yet, a task that was cancelled), and would be
+    # taken for the reason of whatever comes next.
+    quiet = {"spark.log.level": "FATAL", **settings}
+    return SparkContext.getOrCreate(SparkConf().setAll(list(quiet.items())))
 
 
 def ship_by_value(module: ModuleType) -> None:
@@ -129,10 +133,16 @@ class SparkLauncher:
         try:
             for region, attempt in in_vain:
                 self._context.cancelJobGroup(_group(region, attempt))
+            if self._has_reserve():
+                time.sleep(REPLACEMENT_WAITS_SECONDS)
             done = executor != LOCAL_EXECUTOR and self._scala.killAndReplaceExecutor(executor)
             log.info("executor %s %s", executor, "is being replaced" if done else "was not Spark's any more")
         except Exception as failure:
             log.warning("executor %s could not be replaced: %s", executor, _first_line(failure))
+
+    def _has_reserve(self) -> bool:
+        in_use = self._placements.in_use()
+        return any(executor.id not in in_use for executor in self._placements.usable())
 
     def _warm_up(self, reserve: Sequence[str]) -> None:
         """An executor's first Python process takes seconds to start: in reserve it is started before it is needed."""
@@ -145,7 +155,8 @@ class SparkLauncher:
     def _touch(self, executor: str) -> None:
         try:
             self._context.setJobGroup(f"warm-up-{executor}", "a task that does nothing", False)
-            reached = self._located([executor]).mapPartitions(_say_where).collect()
+            # In barrier mode, as slots are: what Spark needs for that is loaded then as well.
+            reached = self._located([executor]).barrier().mapPartitions(_say_where).collect()
         except Exception as failure:
             log.info("executor %s was not warmed up: %s", executor, _first_line(failure))
             reached = []
@@ -169,6 +180,7 @@ class SparkLauncher:
         try:
             placed = self._placements.choose(task.region, task.attempt, task.slots())
             if placed is not None:
+                log.info("region %d, attempt %s: to executor %s", task.region, task.attempt, _named(placed))
                 self._submit(task, placed)
         except Exception as failure:
             error = _first_line(failure)
@@ -209,6 +221,10 @@ class SparkLauncher:
 
 def _scala_seq(jvm: Any, items: Sequence[Any]) -> Any:
     return jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
+
+
+def _named(placed: Mapping[int, str]) -> str:
+    return ", ".join(sorted(set(placed.values())))
 
 
 def _group(region: int, attempt: Attempt) -> str:

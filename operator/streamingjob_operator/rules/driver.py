@@ -10,6 +10,8 @@ from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
 SILENT_AFTER_SECONDS = 20.0
 RETRY_REFUSED_LAUNCH_SECONDS = 10.0
+SIGNALLED = 128
+"""Exit codes above are the signal's number plus this."""
 LOG_MARK = "\nLast log lines:\n"
 
 # Exit codes that a new driver would only repeat.
@@ -110,6 +112,10 @@ def describe_end(pod: PodView) -> str:
     end = pod.exit
     if end is None:
         return "failed"
+    if end.reason == "OOMKilled":
+        return f"was killed because it took more memory than it may have (spec.{pod.component}.memory)"
+    if end.report is None and end.code > SIGNALLED:
+        return f"was killed by signal {end.code - SIGNALLED}"  # the log's last lines know nothing of that
     error = end.report.error if end.report is not None and end.report.error else end.message
     detail = f": {error}" if error else ""
     return f"exited with code {end.code} ({end.reason}){detail}"

@@ -22,7 +22,8 @@ def absorb_report(draft: Draft) -> None:
         driver.ready_at = draft.now
         draft.status.last_good_hash = driver.spec_hash
         count = len(report.status.regions)
-        draft.announce(Reason.RUNNING, f"All {count} regions run under {driver.pod_name}")
+        regions = f"All {count} regions run" if count > 1 else "The job's one region runs"
+        draft.announce(Reason.RUNNING, f"{regions} under {driver.pod_name}")
 
 
 def all_at_work(status: JobStatus) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
-from streamingjob_operator.observation import NodeView
+from streamingjob_operator.observation import ContainerExit, NodeView
 from streamingjob_operator.resource import MAX_MESSAGE_LENGTH
 
 
@@ -23,6 +23,19 @@ def test_the_loss_is_announced_with_its_reason(running):
     running.look()
     assert "DriverLost" in running.reasons()
     assert "exited with code 1 (Error): Traceback: boom" in running.last.announcements[0].message
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (ContainerExit(137, "Error", None, "some line of the log"), "was killed by signal 9;"),
+        (ContainerExit(137, "OOMKilled", None, "some line"), "took more memory than it may have (spec.driver.memory);"),
+    ],
+)
+def test_a_killed_driver_is_said_to_be_killed_and_not_what_its_log_ended_with(running, end, said):
+    running.change_pod(running.driver.name, phase="Failed", exit=end)
+    running.look()
+    assert said in running.last.announcements[0].message
 
 
 @pytest.mark.parametrize("reason", ["Evicted", "Preempting", "NodeLost"])
