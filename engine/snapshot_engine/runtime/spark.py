@@ -67,8 +67,8 @@ def embedded_context(job: str, slots: int, conf: Mapping[str, str]) -> SparkCont
 
 def context_of(settings: Mapping[str, str]) -> SparkContext:
     """A Spark with exactly these settings. Takes some seconds."""
-    # What Spark calls an error is often none (a driver pod that is not ready yet, a task that was cancelled), and would be
-    # taken for the reason of whatever comes next.
+    # What Spark calls an error is often none (a driver pod that is not ready yet, a cancelled task), and would be taken
+    # for the reason of whatever comes next.
     quiet = {"spark.log.level": "FATAL", **settings}
     return SparkContext.getOrCreate(SparkConf().setAll(list(quiet.items())))
 
