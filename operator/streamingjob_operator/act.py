@@ -235,7 +235,7 @@ class Actor:
         if is_news and answer.outcome != LossOutcome.OTHER_GENERATION and memory.report is not None:
             # Also if the driver had noticed by itself, and restarts the regions already.
             self._metrics.pod_losses.labels(job.name, job.namespace, request.reason).inc()
-            self._losses.told(job.uid, request, memory.report.status)
+            self._losses.told(job.uid, request)
         if answer.outcome != LossOutcome.ACCEPTED:
             return
         name = request.pod_name or f"executor {request.executor_id}"

@@ -71,7 +71,7 @@ class Controller:
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
         if uid is not None:
-            self._losses.pod_seen(view_pod(body), deleted)
+            self._losses.pod_seen(uid, view_pod(body), deleted)
         if uid in self.store.jobs:
             self.queue.add(str(uid))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from snapshot_engine.wire.control import PodLostRequest
-from snapshot_engine.wire.status import JobStatus, RegionState
+from snapshot_engine.wire.status import JobStatus, RegionState, RegionStatus
 from streamingjob_operator.observation import PodView
 
 _AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
@@ -15,7 +15,7 @@ _AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
 class _Loss:
     since: float
     attempts: dict[str, int]
-    """Of the regions that had slots there, as last reported before: only newer attempts count."""
+    """The last ones that ran, of the regions that had slots there: only newer attempts count."""
 
 
 class LossTimes:
@@ -23,24 +23,36 @@ class LossTimes:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: dict[str, float] = {}
+        self._status: dict[str, JobStatus] = {}
+        self._seen: dict[str, dict[str, _Loss]] = {}
+        """By job and pod: the driver may have noticed, and restarted all, before it is told."""
         self._open: dict[str, list[_Loss]] = {}
 
-    def pod_seen(self, pod: PodView, deleted: bool) -> None:
-        """Remembers the first event that says that a pod is going or gone."""
-        if deleted or pod.ended or pod.exit is not None or pod.deleting_since is not None:
-            self._seen.setdefault(pod.uid, self._clock())
+    def pod_seen(self, job_uid: str, pod: PodView, deleted: bool) -> None:
+        """Remembers the first event that says that an executor's pod is going or gone."""
+        gone = deleted or pod.ended or pod.exit is not None or pod.deleting_since is not None
+        seen = self._seen.setdefault(job_uid, {})
+        if gone and pod.executor_id is not None and pod.uid not in seen:
+            seen[pod.uid] = self._loss_now(job_uid, pod.executor_id)
 
-    def told(self, job_uid: str, request: PodLostRequest, status: JobStatus) -> None:
-        """The driver knows of the loss. `status` is its report that still had the executor, with its regions."""
-        since = self._seen.pop(request.pod_uid or "", self._clock())
-        regions = {r for e in status.executors if e.executor_id == request.executor_id for r in e.regions}
-        attempts = {region.id: region.attempt for region in status.regions if region.id in regions}
-        if attempts:
-            self._open.setdefault(job_uid, []).append(_Loss(since, attempts))
+    def told(self, job_uid: str, request: PodLostRequest) -> None:
+        """The driver knows of the loss."""
+        seen = self._seen.get(job_uid, {}).pop(request.pod_uid or "", None)
+        loss = seen or self._loss_now(job_uid, request.executor_id)
+        if loss.attempts:
+            self._open.setdefault(job_uid, []).append(loss)
+
+    def _loss_now(self, job_uid: str, executor_id: str) -> _Loss:
+        status = self._status.get(job_uid)
+        if status is None:
+            return _Loss(self._clock(), {})
+        regions = {r for e in status.executors if e.executor_id == executor_id for r in e.regions}
+        attempts = {region.id: _last_run(region) for region in status.regions if region.id in regions}
+        return _Loss(self._clock(), attempts)
 
     def reported(self, job_uid: str, status: JobStatus) -> list[float]:
         """The seconds of every loss whose regions all run again by this report."""
+        self._status[job_uid] = status
         at_work = {region.id: region.attempt for region in status.regions if region.state in _AT_WORK}
         losses = self._open.pop(job_uid, [])
         over = [loss for loss in losses if all(at_work.get(r, 0) > before for r, before in loss.attempts.items())]
@@ -49,4 +61,10 @@ class LossTimes:
         return [self._clock() - loss.since for loss in over]
 
     def forget(self, job_uid: str) -> None:
-        self._open.pop(job_uid, None)
+        for known in (self._status, self._seen, self._open):
+            known.pop(job_uid, None)
+
+
+def _last_run(region: RegionStatus) -> int:
+    """An attempt that is still being started is the answer to the loss already."""
+    return region.attempt if region.state in _AT_WORK else region.attempt - 1

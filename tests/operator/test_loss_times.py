@@ -47,11 +47,12 @@ def report(**attempts: int) -> JobStatus:
 def test_a_loss_is_over_when_all_regions_that_had_slots_there_run_again():
     clock = Clock()
     times = LossTimes(clock)
-    times.pod_seen(pod(), deleted=False)
-    times.pod_seen(pod(deleting_since=NOW), deleted=False)
+    times.reported("job", report(r0=1, r1=1, r2=1))
+    times.pod_seen("job", pod(), deleted=False)
+    times.pod_seen("job", pod(deleting_since=NOW), deleted=False)
     clock.now += 0.5
-    times.pod_seen(pod(), deleted=True)
-    times.told("job", loss(), report(r0=1, r1=1, r2=1))
+    times.pod_seen("job", pod(), deleted=True)
+    times.told("job", loss())
     clock.now += 1.0
     assert times.reported("job", report(r0=2, r1=-2, r2=1)) == []
     clock.now += 1.0
@@ -62,12 +63,35 @@ def test_a_loss_is_over_when_all_regions_that_had_slots_there_run_again():
 def test_a_loss_found_without_an_event_counts_from_when_it_was_told():
     clock = Clock()
     times = LossTimes(clock)
-    times.told("job", loss(uid=None), report(r0=1, r1=1))
+    times.reported("job", report(r0=1, r1=1))
+    times.told("job", loss(uid=None))
     clock.now += 3.0
     assert times.reported("job", report(r0=2, r1=2)) == [3.0]
 
 
+def test_a_driver_that_noticed_first_and_restarts_already_is_measured_too():
+    clock = Clock()
+    times = LossTimes(clock)
+    times.reported("job", report(r0=1, r1=1))
+    times.reported("job", report(r0=-2, r1=1))
+    times.pod_seen("job", pod(), deleted=True)
+    clock.now += 1.0
+    times.reported("job", report(r0=2, r1=2))
+    times.told("job", loss())
+    assert times.reported("job", report(r0=2, r1=2)) == [1.0]
+
+
+def test_what_was_seen_of_a_job_is_forgotten_with_it():
+    times = LossTimes(Clock())
+    times.reported("job", report(r0=1, r1=1))
+    times.pod_seen("job", pod(), deleted=True)
+    times.forget("job")
+    times.told("job", loss())
+    assert times.reported("job", report(r0=2, r1=2)) == []
+
+
 def test_an_executor_without_slots_keeps_nothing_down():
     times = LossTimes(Clock())
-    times.told("job", loss(executor="standby"), report(r0=1, r1=1))
+    times.reported("job", report(r0=1, r1=1))
+    times.told("job", loss(executor="standby"))
     assert times.reported("job", report(r0=2, r1=2)) == []
