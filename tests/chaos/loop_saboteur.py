@@ -3,29 +3,44 @@ can it be hit on the spot. It sits in the pipeline as a function that changes no
 
 The plan is a list of (moment, how many times it is let pass). Each attempt of the job follows the next entry; a kill is
 noted in a folder that outlives the slots, by a file that only one of them can make.
+
+A loop that is empty has nothing to lose, and a job that begins anew proves nothing. So the saboteur is slow while there
+are kills to come, which keeps records on their way round; and it strikes only when a checkpoint has completed since the
+kill before with records in its log (`Restores` says so).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from snapshot_engine.api import Function
-from snapshot_engine.runtime.loops import obeying
+from snapshot_engine.protocol.loop_log import AcknowledgeLoop
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.loops import obeying, steering
 from snapshot_engine.runtime.loops.head import HeadSubtask
 
-MOMENTS = (
+SECONDS_PER_ROW = 0.0002
+
+REPLAY = "during replay with a checkpoint pending"
+COUNTING = "while counting for the end"
+TOLD = "when told that the loop is over"
+BETWEEN = (
     "before the barrier left the head",
     "while the barrier goes round",
     "after the barrier came back",
     "with records arrived but not processed",
-    "during replay with a checkpoint pending",
     "with two checkpoints in flight",
     "with one of two feedback channels back",
-    "while counting for the end",
 )
+"""Moments that come again and again."""
+MOMENTS = (*BETWEEN, REPLAY, COUNTING, TOLD)
+AT_ONCE = (REPLAY, TOLD)
+"""Moments that do not wait for a further checkpoint: a replay would be over, and a loop that ends is empty."""
 
 
 class Saboteur(Function):
@@ -41,12 +56,19 @@ class Saboteur(Function):
             wire(self)
 
     def __call__(self, batch):
+        if self.kills_left():
+            time.sleep(SECONDS_PER_ROW * batch.num_rows)
         return batch
+
+    def kills_left(self) -> bool:
+        return len(list(Path(self.folder).glob("kill-*"))) < len(self.plan)
 
     def reached(self, moment: str) -> None:
         """The slot is at `moment`: die, if that is what this attempt is to die of."""
         done = len(list(Path(self.folder).glob("kill-*")))
         if done >= len(self.plan) or self.plan[done][0] != moment:
+            return
+        if moment not in AT_ONCE and not armed(Path(self.folder), done).exists():
             return
         passes = Path(self.folder) / f"passed-{done}-{os.getpid()}"
         with passes.open("a") as file:
@@ -67,8 +89,7 @@ def wire(saboteur: Saboteur) -> None:
     count = obeying.obey
 
     def obey(message, subtasks):
-        if message.what == "count":
-            saboteur.reached("while counting for the end")
+        saboteur.reached(COUNTING if message.what == steering.COUNT else TOLD)
         return count(message, subtasks)
 
     import snapshot_engine.runtime.slot as slot
@@ -76,50 +97,87 @@ def wire(saboteur: Saboteur) -> None:
     slot.obey = obey
 
 
-Look = Callable[[Saboteur, HeadSubtask], None]
+Look = Callable[[Saboteur, HeadSubtask, Sequence[Any]], None]
+"""Is given the arguments of the method it looks at."""
 
 
 def around(kind: type, name: str, saboteur: Saboteur, before: Look, after: Look) -> None:
     method = getattr(kind, name)
 
     def wired(self, *arguments):
-        before(saboteur, self)
+        before(saboteur, self, arguments)
         result = method(self, *arguments)
-        after(saboteur, self)
+        after(saboteur, self, arguments)
         return result
 
     setattr(kind, name, wired)
 
 
-def nothing(saboteur: Saboteur, head: HeadSubtask) -> None: ...
+def nothing(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None: ...
 
 
-def before_snapshot(saboteur: Saboteur, head: HeadSubtask) -> None:
+def before_snapshot(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None:
     saboteur.reached("before the barrier left the head")
     if head._loop.log.waiting:
         saboteur.reached("with records arrived but not processed")
 
 
-def after_snapshot(saboteur: Saboteur, head: HeadSubtask) -> None:
+def after_snapshot(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None:
     log = head._loop.log
     if log.pending:
         saboteur.reached("while the barrier goes round")
     if len(log.pending) > 1:
         saboteur.reached("with two checkpoints in flight")
-    if head.activity.bytes_in < head._loop.restored_bytes:
-        saboteur.reached("during replay with a checkpoint pending")
+    if log.pending and head.activity.bytes_in < head._loop.restored_bytes:
+        saboteur.reached(REPLAY)
 
 
-def after_arrival(saboteur: Saboteur, head: HeadSubtask) -> None:
-    logs = head._loop.log._logs.values()
-    if any(0 < len(log.open) < len(head._loop.feedback) for log in logs):
+def after_arrival(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None:
+    every, logs = len(head._loop.feedback), head._loop.log._logs.values()
+    if any(len(log.open) == every for log in logs):
+        saboteur.reached("while the barrier goes round")
+    if any(0 < len(log.open) < every for log in logs):
         saboteur.reached("with one of two feedback channels back")
 
 
-def after_return(saboteur: Saboteur, head: HeadSubtask) -> None:
-    if not head._loop.snapshots:
+def after_return(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None:
+    if any(isinstance(action, AcknowledgeLoop) for action in arguments[0]):
         saboteur.reached("after the barrier came back")
 
 
 def killed_at(folder: Path, plan: list[tuple[str, int]]) -> list[str]:
     return [moment for moment, _ in plan[: len(list(folder.glob("kill-*")))]]
+
+
+def armed(folder: Path, kill: int) -> Path:
+    return folder / f"armed-{kill:03}"
+
+
+class Restores(JobEvents):
+    """What the attempts began with: checkpoints, and whether records were on their way round in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoints: list[int] = []
+        self.in_flight: dict[int, int] = {}
+
+    def checkpoint_completed(self, manifest, *more) -> None:
+        self.in_flight[manifest.checkpoint] = logged_bytes(manifest)
+        if self.in_flight[manifest.checkpoint]:
+            armed(self.folder, len(list(self.folder.glob("kill-*")))).touch()
+
+    def starting(self, attempts, checkpoint) -> None:
+        if checkpoint is not None:
+            self.checkpoints.append(checkpoint)
+
+    @property
+    def with_records(self) -> int:
+        """How many attempts had records to bring back into the loop."""
+        return sum(1 for checkpoint in self.checkpoints if self.in_flight.get(checkpoint))
+
+
+def logged_bytes(manifest) -> int:
+    """In the logs of all heads."""
+    subtasks = [subtask for vertex in manifest.vertices.values() for subtask in vertex.subtasks.values()]
+    loops = [state for subtask in subtasks for state in subtask.operators if state.kind == "loop"]
+    return sum(piece.size for state in loops for piece in state.pieces)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import loop_saboteur
 import pytest
-from loop_saboteur import MOMENTS, Saboteur, killed_at
+from loop_saboteur import BETWEEN, COUNTING, MOMENTS, REPLAY, TOLD, Restores, Saboteur, killed_at
 
 from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.slow]
 
 KILLS_PER_MOMENT = 20
 TWO_AT_A_TIME = CheckpointConfig(interval=0.1, max_concurrent=2, tolerable_failures=1_000)
+ONE_AFTER_THE_OTHER = CheckpointConfig(interval=0.01, max_concurrent=2, tolerable_failures=1_000)
+"""For moments that are over in less than a tenth of a second."""
+TWO_IN_FLIGHT = "with two checkpoints in flight"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,27 +52,41 @@ def pipeline_with(sink: CollectSink, saboteur: Saboteur, count: int, rate: float
 def run(tmp_path: Path, plan, count: int, rate: float | None, **more):
     (tmp_path / "kills").mkdir(exist_ok=True)
     saboteur = Saboteur(plan, str(tmp_path / "kills"))
-    sink = CollectSink(tmp_path / "out")
+    sink, restores = CollectSink(tmp_path / "out"), Restores(tmp_path / "kills")
     result = run_pipeline(
         pipeline_with(sink, saboteur, count, rate),
         storage=tmp_path / "ck",
-        checkpoint=TWO_AT_A_TIME,
-        **{"parallelism": 2, **more},
+        observers=(restores,),
+        **{"parallelism": 2, "checkpoint": TWO_AT_A_TIME, **more},
     )
-    return result, turns_in(sink), Counter(killed_at(tmp_path / "kills", plan))
+    kills = Counter(killed_at(tmp_path / "kills", plan))
+    began = f"{len(set(restores.checkpoints))} checkpoints, {restores.with_records} with records on their way round"
+    print(f"{dict(kills)}; began from {began}; {result.outcome.value}")
+    return result, turns_in(sink), kills, restores
+
+
+def plan_for(moment: str) -> list[tuple[str, int]]:
+    """A replay needs something to be replayed: so every other kill is one that comes before it."""
+    choose = random.Random(moment)
+    if moment == REPLAY:
+        return [each for _ in range(KILLS_PER_MOMENT) for each in ((choose.choice(BETWEEN), 0), (REPLAY, 0))]
+    passes = 1 if moment == TOLD else 4  # the end is told once
+    return [(moment, choose.randrange(passes)) for _ in range(KILLS_PER_MOMENT)]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed(tmp_path: Path, moment: str) -> None:
-    choose = random.Random(moment)
-    plan = [(moment, choose.randrange(4)) for _ in range(KILLS_PER_MOMENT)]
-    count, rate = 200_000, 4_000.0
-    if moment == "while counting for the end":
-        count, rate = 20_000, None
-    result, found, kills = run(tmp_path, plan, count, rate, meanwhile=until_all_are_dead(tmp_path, plan))
-    assert kills == {moment: KILLS_PER_MOMENT}
+    plan = plan_for(moment)
+    count, rate = {COUNTING: (100_000, None), TOLD: (2_000, None)}.get(moment, (200_000, 4_000.0))
+    checkpoint = ONE_AFTER_THE_OTHER if moment in (REPLAY, TWO_IN_FLIGHT) else TWO_AT_A_TIME
+    result, found, kills, restores = run(
+        tmp_path, plan, count, rate, checkpoint=checkpoint, meanwhile=until_all_are_dead(tmp_path, plan)
+    )
+    assert kills == Counter(moment for moment, _ in plan)
+    if moment != TOLD:  # then the loop is empty
+        assert restores.with_records >= KILLS_PER_MOMENT // 2
     if result.outcome is Outcome.STOPPED:
-        result, found, _ = run(tmp_path, plan, count, None)
+        result, found, _, _ = run(tmp_path, plan, count, None)
     assert result.outcome is Outcome.FINISHED
     assert found == expected(count)
 
@@ -88,14 +105,15 @@ def until_all_are_dead(tmp_path: Path, plan):
 def test_killed_after_a_change_of_parallelism(tmp_path: Path) -> None:
     choose = random.Random(7)
     count = 100_000
-    plan = [(choose.choice(MOMENTS[:-1]), choose.randrange(3)) for _ in range(24)]
+    moments = [moment for moment in BETWEEN if moment != TWO_IN_FLIGHT]  # one slot is too quick for that
+    plan = [(choose.choice(moments), choose.randrange(3)) for _ in range(24)]
     for step, parallelism in enumerate((2, 3, 1, 2)):
         part = plan[: 6 * (step + 1)]
-        result, found, kills = run(
+        result, found, kills, _ = run(
             tmp_path, part, count, 3_000.0, parallelism=parallelism, meanwhile=until_all_are_dead(tmp_path, part)
         )
         assert kills.total() == len(part)
-    result, found, _ = run(tmp_path, plan, count, None, parallelism=3)
+    result, found, _, _ = run(tmp_path, plan, count, None, parallelism=3)
     assert result.outcome is Outcome.FINISHED
     assert found == expected(count)
 
@@ -119,10 +137,10 @@ def test_killed_at_random_on_spark(tmp_path: Path) -> None:
         job.master.stop()
 
     try:
-        result, found, _ = run(tmp_path, [], 100_000, 2_000.0, launcher=launcher, meanwhile=kill)
+        result, found, _, _ = run(tmp_path, [], 100_000, 2_000.0, launcher=launcher, meanwhile=kill)
         assert len(kills) == 20
         if result.outcome is Outcome.STOPPED:
-            result, found, _ = run(tmp_path, [], 100_000, None, launcher=launcher)
+            result, found, _, _ = run(tmp_path, [], 100_000, None, launcher=launcher)
     finally:
         launcher.close()
     assert result.outcome is Outcome.FINISHED
