@@ -75,11 +75,12 @@ def test_an_upgrade_that_cannot_be_planned_leaves_the_old_job_running(job):
     check_windows(job.output, count)
 
 
-def test_an_upgrade_that_does_not_start_is_rolled_back(job):
+def test_an_upgrade_whose_image_is_not_there_leaves_the_old_job_running(job):
     count = start(job, 60, readyTimeout="20s")
     job.patch(image="nowhere.invalid/no-such-image:1")
-    job.until("the refusal or rollback", lambda s: job.condition("Stalled")["status"] == "True")
-    job.until("the old spec to run", lambda s: s["phase"] == "Running" and "operation" not in s)
+    status = job.until("the refusal", lambda s: job.condition("Stalled")["status"] == "True")
+    assert "no-such-image" in job.condition("Stalled")["message"]
+    assert status["driver"]["generation"] == 1
     assert job.condition("Ready")["status"] == "False"
     job.until_finished()
     check_windows(job.output, count)
