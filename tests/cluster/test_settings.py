@@ -5,6 +5,14 @@ from localcluster.errors import ClusterError
 from localcluster.settings import Settings
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    """One in which no cluster runs; and no other value of this shell's."""
+    for name in ("NAME", "NETWORK", "FIRST_PORT", "NODE_GRACE_SECONDS", "IMAGE_TAG"):
+        monkeypatch.delenv(f"STREAMINGJOB_CLUSTER_{name}", raising=False)
+    monkeypatch.setenv("STREAMINGJOB_CLUSTER_CACHE", str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -34,3 +42,36 @@ def test_good_values_are_taken(monkeypatch):
     assert settings.ports.scheduler == 20004
     assert settings.network.host_address == "192.168.0.1"
     assert settings.image == "streamingjob:v1.2-x"
+
+
+@pytest.fixture
+def running_cluster(monkeypatch):
+    """Started by somebody whose shell said more than ours does now."""
+    with monkeypatch.context() as its_shell:
+        for name, value in {"FIRST_PORT": "20000", "NETWORK": "10.77", "NAME": "other"}.items():
+            its_shell.setenv(f"STREAMINGJOB_CLUSTER_{name}", value)
+        settings = Settings.from_environment()
+    settings.paths.running.mkdir()
+    settings.remember()
+    return settings
+
+
+def test_a_running_cluster_is_found_by_what_it_was_started_with(running_cluster):
+    """Else `make cluster-down` would look for the traces of another."""
+    assert Settings.from_environment() == running_cluster
+
+
+def test_another_value_than_the_running_cluster_has_is_refused(running_cluster, monkeypatch):
+    monkeypatch.setenv("STREAMINGJOB_CLUSTER_NAME", "third")
+    with pytest.raises(ClusterError, match=r"NAME is 'third', but (.|\n)* has 'other'(.|\n)*Unset it"):
+        Settings.from_environment()
+
+
+def test_the_same_value_as_the_running_cluster_has_is_taken(running_cluster, monkeypatch):
+    monkeypatch.setenv("STREAMINGJOB_CLUSTER_NAME", "other")
+    assert Settings.from_environment() == running_cluster
+
+
+def test_when_it_is_gone_the_defaults_count_again(running_cluster):
+    running_cluster.paths.settings_of_run.unlink()
+    assert Settings.from_environment().names.cluster == "streamingjob"

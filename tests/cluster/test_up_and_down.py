@@ -111,6 +111,16 @@ def test_a_mount_that_was_left_would_be_seen(separate_cluster, tmp_path):
     assert traces_on_host(separate_cluster.settings) == before
 
 
+def test_down_and_up_find_a_cluster_whose_settings_the_shell_has_forgotten(separate_cluster, command_environment):
+    settings = separate_cluster.settings
+    before = traces_on_host(settings)
+    assert start_in_the_background(settings, command_environment).wait(120) == 0
+    env = {**command_environment, "STREAMINGJOB_CLUSTER_CACHE": str(settings.paths.cache)}
+    assert subprocess.run([sys.executable, "-m", "localcluster", "up"], env=env, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-m", "localcluster", "down"], env=env, check=False).returncode == 0
+    assert traces_on_host(settings) == before
+
+
 def test_down_cleans_up_after_processes_that_were_killed(separate_cluster):
     before = traces_on_host(separate_cluster.settings)
     separate_cluster.up()
@@ -154,6 +164,26 @@ def test_up_brings_a_lost_node_back_and_keeps_what_the_cluster_knows(separate_cl
     separate_cluster.up()
     assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
     assert "kept" in separate_cluster.kubectl("get", "namespace", "kept")
+
+
+def test_up_mends_a_link_that_was_cut(separate_cluster):
+    separate_cluster.up()
+    node = separate_cluster.node(1)
+    node.cut_link()
+    assert link_state(separate_cluster) == "down"
+    separate_cluster.up()
+    assert link_state(separate_cluster) == "up"
+    separate_cluster.wait_until_ready(node, separate_cluster.ready_condition(node)[1])
+
+
+def link_state(cluster):
+    return Path("/sys/class/net", cluster.settings.names.link(1), "operstate").read_text().strip()
+
+
+def test_a_machine_with_a_proxy(separate_cluster, command_environment):
+    """It is for downloads; nobody is there to answer for the cluster's own addresses."""
+    proxies = {"HTTPS_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    assert start_in_the_background(separate_cluster.settings, {**command_environment, **proxies}).wait(120) == 0
 
 
 def test_up_starts_a_dead_scheduler_again_and_keeps_what_the_cluster_knows(separate_cluster):

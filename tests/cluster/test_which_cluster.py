@@ -20,7 +20,7 @@ def test_tests_run_against_the_cluster_that_kubeconfig_names(api_server, monkeyp
 
 
 def test_make_cluster_leaves_it_at_the_cluster_that_kubeconfig_names(api_server):
-    environment = {"KUBECONFIG": str(api_server.kubeconfig), "STREAMINGJOB_CLUSTER_NAME": "sjnever"}
+    environment = {"KUBECONFIG": str(api_server.kubeconfig)}
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack" / "cluster"), **environment}
     command = [sys.executable, "-m", "localcluster", "up"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable
 from shlex import quote
 
-from localcluster import preflight
+from localcluster import preflight, proxies
 from localcluster.api_server import FOLDER_PREFIX, api_server_in
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
@@ -38,6 +39,8 @@ def up(cluster: LocalCluster, arguments: argparse.Namespace) -> None:
     print(cluster.kubectl("get", "nodes", "-o", "wide"), end="")
     print(f"\n  export KUBECONFIG={quote(str(paths.kubeconfig))}")
     print(f"  export PATH={quote(str(paths.programs))}:$PATH   # for its kubectl")
+    if exceptions := proxies.exceptions(os.environ, cluster.settings.network):
+        print(f"  export NO_PROXY={quote(exceptions)}")
 
 
 def down(cluster: LocalCluster, _arguments: argparse.Namespace) -> None:
@@ -133,13 +136,31 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+REMEDIES = {
+    errno.ENOSPC: "The disk is full. Make room, or set STREAMINGJOB_CLUSTER_CACHE to a folder on another disk.",
+    errno.EDQUOT: "Your quota is used up. Set STREAMINGJOB_CLUSTER_CACHE to a folder on another disk.",
+    errno.EACCES: "It belongs to another user. Be that user, or set STREAMINGJOB_CLUSTER_CACHE to a folder of yours.",
+    errno.EROFS: "That cannot be written. Set STREAMINGJOB_CLUSTER_CACHE to a folder that can.",
+}
+
+
 def main() -> int:
     arguments = parser().parse_args()
     try:
-        arguments.action_of_command(LocalCluster(Settings.from_environment(), say), arguments)
+        settings = Settings.from_environment()
+        proxies.reach_directly(settings.network)
+        arguments.action_of_command(LocalCluster(settings, say), arguments)
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        if error.errno not in REMEDIES:
+            raise
+        print(f"error: {error}\n  {REMEDIES[error.errno]}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from here, `make cluster-down` undoes it", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 

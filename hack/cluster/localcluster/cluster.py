@@ -99,6 +99,7 @@ class LocalCluster:
         preflight.before_start(self.settings, self.host_network)
         # From here on there is something that `down` has to undo.
         self.settings.paths.running.mkdir(parents=True, exist_ok=True)
+        self.settings.remember()
         if for_tests:
             self.settings.paths.started_by_tests.touch()
         self.say("starting etcd, the API server, the controller manager and the scheduler")
@@ -117,6 +118,7 @@ class LocalCluster:
             node.start_containerd(self.plane)
             image_loading.load_all(node)
             node.start_kubelet()
+        node.mend_link()
         self.wait_until_ready(node, old_heartbeat)
 
     def wait_until_ready(self, node: Node, old_heartbeat: str | None) -> None:
@@ -186,8 +188,8 @@ class LocalCluster:
         self.host_network.delete_bridge()
         cgroups.remove(self.settings.names.cgroup)
         cgroups.take_back(self.settings.paths.delegated_controllers)
-        remove_folder(self.settings.paths.running)
         self.settings.paths.kubeconfig.unlink(missing_ok=True)
+        remove_folder(self.settings.paths.running)  # last: without it nobody knows that there was something
 
     def has_traces(self) -> bool:
         return self.settings.paths.running.exists()

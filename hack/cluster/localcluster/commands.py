@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from localcluster.errors import ClusterError
 
@@ -16,16 +17,17 @@ def run(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    stdin: str | None = None,
+    stdin: str | IO[bytes] | None = None,
     timeout: float | None = None,
 ) -> str:
     """Its standard output; a ClusterError with what it said if it fails, does not end in time, or is not there."""
+    given = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin}
     try:
         done = subprocess.run(
             [str(part) for part in command],
             env=env,
             cwd=cwd,
-            input=stdin,
+            **given,
             capture_output=True,
             text=True,
             timeout=timeout,

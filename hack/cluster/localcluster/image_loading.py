@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 
-from localcluster.errors import ClusterError
+from localcluster.commands import run
 from localcluster.node import Node
 from localcluster.oci_layout import OciLayout, write_program_image
 from localcluster.settings import COREDNS_IMAGE, PAUSE_IMAGE, Paths
 
+SECONDS_TO_LOAD = 600
 OF_ONE_PROGRAM = {PAUSE_IMAGE: "pause", COREDNS_IMAGE: "coredns"}
 
 
@@ -40,16 +40,8 @@ def load(node: Node, layout: OciLayout, image: str) -> None:
     with tempfile.TemporaryFile(dir=node.settings.paths.cache) as archive:
         layout.write_archive(archive, image, known)
         archive.seek(0)
-        done = subprocess.run(
-            [*node.entrance(), "ctr", "--namespace", "k8s.io", "images", "import", "-"],
-            stdin=archive,
-            capture_output=True,
-            text=True,
-            env=node.env,
-            check=False,
-        )
-    if done.returncode:
-        raise ClusterError(f"{image} cannot be loaded into {node.name}:\n{done.stdout}{done.stderr}")
+        command = ["ctr", "--namespace", "k8s.io", "images", "import", "-"]
+        run([*node.entrance(), *command], env=node.env, stdin=archive, timeout=SECONDS_TO_LOAD)
 
 
 def loaded_digest(node: Node, image: str) -> str | None:

@@ -1,6 +1,7 @@
 """Processes that outlive the command which starts them, found again by what is written about them in a file.
 
-A process id alone may have been given to another since; together with its start time it names one process.
+A process id alone may have been given to another since; together with its start time it names one process. Whoever was
+killed before it could write that down leaves a process that only its environment tells.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from pathlib import Path
 from localcluster.commands import Argument
 from localcluster.errors import ClusterError
 from localcluster.whole_files import write_whole
+
+RECORD = "STREAMINGJOB_CLUSTER_RECORD"
+"""In the environment of every process that is started here, and of what it starts: where it is written down."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,15 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def processes_with(variable: str, value: str) -> Iterator[Process]:
+    """Those that were started with it in their environment, as far as this user may look."""
+    wanted = f"{variable}={value}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                yield Process.of(int(folder.name))
+
+
 @dataclass(frozen=True)
 class ProcessFolder:
     """The processes of one run, each by its name: `<name>.pid.json`, and its output in `logs/<name>.log`."""
@@ -78,7 +91,7 @@ class ProcessFolder:
         with log.open("ab") as output:
             child = subprocess.Popen(
                 [str(part) for part in command],
-                env=env,
+                env={**(os.environ if env is None else env), RECORD: str(self.record(name))},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -107,6 +120,8 @@ class ProcessFolder:
     def stop(self, name: str, patience: float = 5.0) -> None:
         if process := self.find(name):
             process.end(patience)
+        for unrecorded in processes_with(RECORD, str(self.record(name))):
+            unrecorded.end(patience)
         self.record(name).unlink(missing_ok=True)
 
     def record(self, name: str) -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.errors import ClusterError
+from localcluster.whole_files import write_whole
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -29,12 +31,31 @@ def checked(name: str, default: str, pattern: str, expected: str) -> str:
     return value
 
 
-def number(name: str, default: int, least: int, most: int) -> int:
+def number(name: str, default: str, least: int, most: int) -> int:
     expected = f"a number from {least} to {most}"
-    value = int(checked(name, str(default), r"[0-9]{1,9}", expected))
+    value = int(checked(name, default, r"[0-9]{1,9}", expected))
     if not least <= value <= most:
         raise ClusterError(f"STREAMINGJOB_CLUSTER_{name} is {value}", f"It must be {expected}, for example {default}")
     return value
+
+
+DEFAULTS = {"NAME": "streamingjob", "NETWORK": "10.213", "FIRST_PORT": "16443", "NODE_GRACE_SECONDS": "50"}
+"""Of what a cluster has as long as it runs."""
+
+
+def values_of_run(paths: Paths) -> dict[str, str]:
+    """What the cluster that runs was started with: a shell that says less finds it all the same."""
+    try:
+        values: dict[str, str] = json.loads(paths.settings_of_run.read_text())
+    except FileNotFoundError:
+        return DEFAULTS
+    for name, value in values.items():
+        if (given := environment(name, value)) != value:
+            raise ClusterError(
+                f"STREAMINGJOB_CLUSTER_{name} is {given!r}, but the cluster in {paths.cache} has {value!r}",
+                "Unset it; for another, run `make cluster-down` without it first.",
+            )
+    return values
 
 
 OCTET = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
@@ -76,6 +97,10 @@ class Paths:
     def running(self) -> Path:
         """What one run of the cluster leaves: process ids, configuration, logs, etcd's data."""
         return self.cache / "run"
+
+    @property
+    def settings_of_run(self) -> Path:
+        return self.running / "settings.json"
 
     @property
     def logs(self) -> Path:
@@ -189,11 +214,25 @@ class Settings:
 
     @classmethod
     def from_environment(cls) -> Settings:
+        paths = Paths(Path(environment("CACHE", str(REPOSITORY / ".cache" / "cluster"))).resolve())
+        values = values_of_run(paths)
         return cls(
-            names=Names(checked("NAME", "streamingjob", "[a-z][a-z0-9]{0,11}", "1 to 12 small letters and digits")),
-            paths=Paths(Path(environment("CACHE", str(REPOSITORY / ".cache" / "cluster"))).resolve()),
-            network=Network(checked("NETWORK", "10.213", rf"{OCTET}\.{OCTET}", "the first half of an IPv4 address")),
-            ports=Ports.starting_at(number("FIRST_PORT", 16443, 1024, 65531)),
-            node_grace_seconds=number("NODE_GRACE_SECONDS", 50, 1, 86400),
+            names=Names(checked("NAME", values["NAME"], "[a-z][a-z0-9]{0,11}", "1 to 12 small letters and digits")),
+            paths=paths,
+            network=Network(
+                checked("NETWORK", values["NETWORK"], rf"{OCTET}\.{OCTET}", "the first half of an IPv4 address")
+            ),
+            ports=Ports.starting_at(number("FIRST_PORT", values["FIRST_PORT"], 1024, 65531)),
+            node_grace_seconds=number("NODE_GRACE_SECONDS", values["NODE_GRACE_SECONDS"], 1, 86400),
             image_tag=checked("IMAGE_TAG", "dev", r"\w[\w.-]{0,127}", "a tag of an image"),
         )
+
+    def remember(self) -> None:
+        """For `from_environment`, as long as the cluster runs."""
+        values = {
+            "NAME": self.names.cluster,
+            "NETWORK": self.network.prefix,
+            "FIRST_PORT": str(self.ports.api_server),
+            "NODE_GRACE_SECONDS": str(self.node_grace_seconds),
+        }
+        write_whole(self.paths.settings_of_run, json.dumps(values).encode())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from localcluster import proxies
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
 from localcluster.settings import Settings
@@ -49,6 +50,7 @@ def chosen_cluster(settings: Settings, say: Callable[[str], None]) -> Iterator[C
         require_answer(given)
         yield ChosenCluster(given, None)
         return
+    proxies.reach_directly(settings.network)
     local = LocalCluster(settings, say)
     with local_cluster(local):
         yield ChosenCluster(Kubectl(find_kubectl(settings.paths), settings.paths.kubeconfig), local)
