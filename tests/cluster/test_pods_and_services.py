@@ -92,6 +92,16 @@ except urllib.error.HTTPError as error:
     assert f"system:serviceaccount:{namespace.name}:default" in message
 
 
+def test_a_claim_that_names_no_class_is_bound_and_can_be_written(namespace, project_image):
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    namespace.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "any"}, "spec": claim})
+    volumes = [{"name": "any", "persistentVolumeClaim": {"claimName": "any"}}]
+    manifest = pod("writer", project_image, ["touch", "/any/file"], volumes=volumes)
+    manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "any", "mountPath": "/any"}]
+    namespace.apply(manifest)
+    namespace.wait_for_phase("writer", "Succeeded")
+
+
 def test_pods_share_a_volume(namespace, project_image):
     claim = namespace.shared_volume("checkpoints")
     volumes = [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}]

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from localcluster import cgroups, debian_packages
+from localcluster import cgroups, debian_packages, volumes
 from localcluster.cluster import give_to_caller
 from localcluster.testing.chosen_cluster import local_cluster
 from localcluster.waiting import wait_for
@@ -164,6 +164,32 @@ def test_up_brings_a_lost_node_back_and_keeps_what_the_cluster_knows(separate_cl
     separate_cluster.up()
     assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
     assert "kept" in separate_cluster.kubectl("get", "namespace", "kept")
+
+
+def test_up_makes_a_volume_anew_whose_claim_is_gone(separate_cluster):
+    separate_cluster.up()
+    for _ in volumes.NAMES:
+        separate_cluster.apply(CLAIM)
+        wait_for("the claim to be bound", lambda: phases(separate_cluster, "pvc") == ["Bound"], seconds=30)
+        bound = separate_cluster.kubectl("get", "pvc", "-o", "jsonpath={.items[0].spec.volumeName}")
+        (separate_cluster.settings.paths.volumes / bound / "file").touch()
+        separate_cluster.kubectl("delete", "pvc", "any")
+    wait_for("all to be released", lambda: set(phases(separate_cluster, "pv")) == {"Released"}, seconds=30)
+    separate_cluster.up()
+    wait_for("all to be there again", lambda: set(phases(separate_cluster, "pv")) == {"Available"}, seconds=30)
+    assert list(separate_cluster.settings.paths.volumes.glob("*/file")) == []
+
+
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "any", "namespace": "default"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+def phases(cluster, kind):
+    return cluster.kubectl("get", kind, "-o", "jsonpath={.items[*].status.phase}").split()
 
 
 def test_up_mends_a_link_that_was_cut(separate_cluster):

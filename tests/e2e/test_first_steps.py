@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow.compute as pc
 import yaml
 from conftest import ROOT
-from localcluster.testing.namespace import host_volume
 from pipelines import KEYED, check_windows, rows_of
 from streaming_job import StreamingJob
 
@@ -16,8 +17,6 @@ EXAMPLE = ROOT / "examples" / "kubernetes" / "orders.yaml"
 def test_helm_install_apply_wait_and_the_output_is_exact(operator, namespace, project_image):
     documents = list(yaml.safe_load_all(EXAMPLE.read_text()))
     claim, job = documents
-    provide_volume(namespace, claim["metadata"]["name"])
-
     namespace.kubectl("apply", "-f", str(EXAMPLE))
     namespace.kubectl("wait", "--for=condition=Ready", "sj/orders", "--timeout=5m", timeout=310)
     print(namespace.kubectl("get", "sj"))
@@ -27,22 +26,17 @@ def test_helm_install_apply_wait_and_the_output_is_exact(operator, namespace, pr
     status = orders.until_finished()
     print(namespace.kubectl("get", "sj"))
     assert status["checkpoint"]["lastCompletedId"] >= 1
-    rows = rows_of(orders.output)
+    rows = rows_of(output_in(namespace, claim["metadata"]["name"]))
     assert pc.sum(rows["bids"]).as_py() == job["spec"]["pipeline"]["args"]["rows"]
     assert len(set(zip(rows["auction"].to_pylist(), rows["window_start"].to_pylist(), strict=True))) == rows.num_rows
     assert orders.condition("Completed")["status"] == "True"
 
 
-def provide_volume(namespace, claim):
-    """What a storage class does elsewhere."""
-    if namespace.shared_folders is None:
-        return
-    folder = namespace.shared_folders / namespace.name / claim
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    name = f"{namespace.name}-{claim}"
-    namespace.cluster_kubectl.apply(host_volume(name, folder, namespace.name, claim))
-    namespace.leaving.callback(namespace.cluster_kubectl, "delete", "pv", name, "--wait=false", "--ignore-not-found")
+def output_in(namespace, claim):
+    """As the host sees it: the default class of our own cluster gives out folders."""
+    volume = namespace.get("pvc", claim)["spec"]["volumeName"]
+    folder = namespace.cluster_kubectl.get("pv", volume)["spec"]["hostPath"]["path"]
+    return Path(folder) / "out" / "orders"
 
 
 def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it(not_installed, cluster, make_job):

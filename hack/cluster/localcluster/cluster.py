@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs, tools
+from localcluster import cgroups, debian_packages, dns, image_loading, preflight, programs, tools, volumes
 from localcluster.api_server import sweep_abandoned
 from localcluster.certificates import Authority
 from localcluster.commands import run
@@ -82,6 +82,7 @@ class LocalCluster:
             self.plane.start_controllers()
             self.write_kubeconfig()
             self.apply(dns.manifests(self.settings.network))
+            self.make_volumes()
             for number in range(1, nodes + 1):
                 self.start_node(number)
             self.wait_for_dns()
@@ -108,6 +109,23 @@ class LocalCluster:
 
     def write_kubeconfig(self) -> None:
         give_to_caller(self.plane.admin_kubeconfig(self.settings.paths.kubeconfig))
+
+    def provide_volumes(self) -> None:
+        """For whoever finds the cluster up: others may have used them all."""
+        with self.lock():
+            self.make_volumes()
+
+    def make_volumes(self) -> None:
+        """Those that are not there, and those whose claim is gone, anew and empty."""
+        found = json.loads(self.kubectl("get", "pv", "-o", "json"))["items"]
+        phases = {volume["metadata"]["name"]: volume["status"].get("phase", "Pending") for volume in found}
+        items = [volumes.default_storage_class()]
+        for name in volumes.NAMES:
+            if phases.get(name) not in volumes.FREE_OR_IN_USE:
+                self.kubectl("delete", "pv", name, "--ignore-not-found", "--timeout=30s")
+                volumes.make_empty(self.settings.paths.volumes / name)
+                items.append(volumes.host_volume(name, self.settings.paths.volumes / name, volumes.STORAGE_CLASS))
+        self.apply({"apiVersion": "v1", "kind": "List", "items": items})
 
     def start_node(self, number: int) -> None:
         node = self.node(number)

@@ -101,7 +101,9 @@ def local_cluster(cluster: LocalCluster) -> Iterator[None]:
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "users").open("a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        if not cluster.is_up():
+        if cluster.is_up():
+            cluster.provide_volumes()
+        else:
             cluster.up(for_tests=True)
         try:
             yield

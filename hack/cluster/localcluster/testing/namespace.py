@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from localcluster.errors import ClusterError
 from localcluster.testing.kubectl import Kubectl, Manifest
+from localcluster.volumes import host_volume, make_empty
 from localcluster.waiting import wait_for
 
 Result = TypeVar("Result")
@@ -94,33 +95,16 @@ class Namespace:
             self.apply(volume_claim(claim, access="ReadWriteOnce"))
             return claim
         folder = self.shared_folders / self.name / claim
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
+        make_empty(folder)
         self.leaving.callback(shutil.rmtree, folder.parent, ignore_errors=True)
         volume = f"{self.name}-{claim}"
-        self.cluster_kubectl.apply(host_volume(volume, folder, self.name, claim))
+        self.cluster_kubectl.apply(host_volume(volume, folder, claim={"namespace": self.name, "name": claim}))
         self.leaving.callback(self.cluster_kubectl, "delete", "pv", volume, "--wait=false", "--ignore-not-found")
         self.apply(volume_claim(claim, access="ReadWriteMany", volume=volume))
         return claim
 
     def leave(self) -> None:
         self.leaving.close()
-
-
-def host_volume(name: str, folder: Path, namespace: str, claim: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "10Gi"},
-            "accessModes": ["ReadWriteMany"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
-            "hostPath": {"path": str(folder), "type": "Directory"},
-            "claimRef": {"namespace": namespace, "name": claim},
-        },
-    }
 
 
 def volume_claim(name: str, access: str, volume: str | None = None) -> Manifest:
