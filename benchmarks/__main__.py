@@ -1,7 +1,6 @@
 """The benchmarks' command line: install, check, run, compare."""
 
 import argparse
-import json
 import signal
 import sys
 from dataclasses import replace
@@ -13,6 +12,8 @@ from benchmarks.paths import OUT, STORED_RATIOS
 from benchmarks.plan import PLANS, Plan
 from benchmarks.registry import ENGINES, OUR_ENGINE, engines_named
 from benchmarks.regression import load_ratios, ratios_of, regressions, store_ratios
+from benchmarks.report import read_entries, write_report
+from benchmarks.scenario_runs import SCENARIOS, run_scenarios
 
 
 def install(engines: list[Engine]) -> None:
@@ -25,7 +26,7 @@ def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
     """Measure, write the reports, and say whether every result was equal to the reference."""
     from benchmarks.outcomes import Outcome
     from benchmarks.plots import plot_report
-    from benchmarks.report import Entry, entry_of, merged, read_entries, write_report
+    from benchmarks.report import Entry, entry_of, merged
     from benchmarks.runner import run_plan
 
     machine = describe_machine()
@@ -75,11 +76,10 @@ def chosen_plan(chosen: argparse.Namespace) -> Plan:
 
 def compare(store: bool) -> int:
     """Compare the ratios of the last report with the stored ones, or store them."""
-    report = OUT / "report.json"
-    if not report.exists():
+    entries = read_entries(OUT)
+    if not entries:
         print("there is no report to compare: run `make bench-quick` first")
         return 1
-    entries = json.loads(report.read_text())
     measured = ratios_of(entries, OUR_ENGINE)
     if not measured:
         print(f"the last report has no cell in which both {OUR_ENGINE} and a peer were measured")
@@ -93,6 +93,14 @@ def compare(store: bool) -> int:
     compared = len(stored.keys() & measured.keys())
     print("\n".join(worse) if worse else f"no regression in {compared} compared cells")
     return 1 if worse or not compared else 0
+
+
+def scenarios(names: list[str]) -> bool:
+    """Run them, and put their figures into the report."""
+    well = run_scenarios(names, lambda line: print(line, flush=True))
+    write_report(read_entries(OUT), describe_machine(), OUT)
+    print(f"written: {OUT / 'report.md'}")
+    return well
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -110,6 +118,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command.add_argument("--repetitions", type=int, help="else those of the plan")
     commands.choices["prepare"].add_argument("--slices", type=int, default=200, help="the most of them in a run")
     commands.choices["run"].add_argument("--add", action="store_true", help="keep the last report's other entries")
+    scenarios_command = commands.add_parser("scenarios", help="run scenarios and put their figures into the report")
+    scenarios_command.add_argument("--only", default="", help=f"of: {', '.join(s.name for s in SCENARIOS)}")
     compare_command = commands.add_parser("compare", help="compare the last report with the stored ratios")
     compare_command.add_argument("--store", action="store_true", help="store them instead")
     return parser.parse_args(arguments)
@@ -121,6 +131,8 @@ def main() -> int:
     chosen = parse(sys.argv[1:])
     if chosen.command == "compare":
         return compare(chosen.store)
+    if chosen.command == "scenarios":
+        return 0 if scenarios([name for name in chosen.only.split(",") if name]) else 1
     plan = chosen_plan(chosen)
     names = [name for name in chosen.engines.split(",") if name]
     engines = engines_named(names or list(plan.engines))

@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.checkpoint_price import price_of_checkpoints, render_prices
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.outcomes import Outcome
+from benchmarks.scenario_runs import read_scenarios, render_scenarios
 
 Entry = dict[str, Any]
 _SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")
@@ -44,8 +45,10 @@ def entry_of(outcome: Outcome) -> Entry:
 
 
 def read_entries(directory: Path) -> list[Entry]:
+    """Of cells; what scenarios have left is read from their own files."""
     report = directory / "report.json"
-    return list(json.loads(report.read_text())) if report.exists() else []
+    entries = json.loads(report.read_text()) if report.exists() else []
+    return [entry for entry in entries if "scenario" not in entry]
 
 
 def merged(before: list[Entry], now: list[Entry]) -> list[Entry]:
@@ -61,16 +64,19 @@ def spread(values: list[float]) -> float:
 
 def write_report(entries: list[Entry], machine: dict[str, Any], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "report.json").write_text(json.dumps(entries, indent=1))
+    scenarios = read_scenarios(directory)
+    rows = [{"scenario": name, **row} for name, rows in scenarios.items() for row in rows]
+    (directory / "report.json").write_text(json.dumps(entries + rows, indent=1))
     (directory / "machine.json").write_text(json.dumps(machine, indent=1))
-    (directory / "report.md").write_text(render(entries, machine))
+    (directory / "report.md").write_text(render(entries, machine, scenarios))
 
 
-def render(entries: list[Entry], machine: dict[str, Any]) -> str:
+def render(entries: list[Entry], machine: dict[str, Any], scenarios: dict[str, list[Entry]] | None = None) -> str:
     sections = ["# Benchmark report", "", *_machine_lines(machine), ""]
     for cell in _cells(entries):
         sections += [*_cell_lines(cell), ""]
     sections += render_prices(price_of_checkpoints(entries))
+    sections += render_scenarios(scenarios or {})
     sections += _configuration_lines(entries)
     return "\n".join(sections) + "\n"
 

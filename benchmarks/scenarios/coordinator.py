@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.paths import OUT
+from benchmarks.scenarios.figures import keep_figures
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.discard import DiscardSink
@@ -174,8 +174,7 @@ def main() -> None:
                 cost = asyncio.run(simulate(shape, subtasks, chosen.repetitions, storage))
             costs.append(asdict(cost))
             print(json.dumps(costs[-1]), flush=True)
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "coordinator.json").write_text(json.dumps(costs, indent=1))
+    keep_figures("coordinator", costs)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,16 @@ and meets that row again, so one job gives as many restarts as it is allowed. Ru
 """
 
 import argparse
-import json
 import tempfile
 import time
-from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-from benchmarks.paths import OUT
 from benchmarks.peers.flink_rest import FlinkJob, free_port, rest_configuration
+from benchmarks.scenarios.figures import keep_figures
 
 ROWS_PER_SECOND = 20_000
 POISONED_ROW = 3 * ROWS_PER_SECOND
@@ -100,9 +99,8 @@ def main() -> None:
     parser.add_argument("--restarts", type=int, default=8)
     chosen = parser.parse_args()
     seconds = {delay: measure(delay, chosen.restarts) for delay in ("0 ms", "default")}
-    OUT.mkdir(parents=True, exist_ok=True)
-    target = Path(OUT / "recovery-flink.json")
-    target.write_text(json.dumps({"seconds until all tasks run again, by restart delay": seconds}, indent=1))
+    rows = [{"restart_delay": delay, "median_s": median(times), "all_s": times} for delay, times in seconds.items()]
+    keep_figures("flink_recovery", rows)
     for delay, times in seconds.items():
         print(f"restart delay {delay}: {', '.join(f'{each:.2f}' for each in times)} s")
 

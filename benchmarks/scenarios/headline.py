@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from typing import Any
 
+from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import Figures, launcher, measure
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
@@ -44,6 +46,20 @@ def show(name: str, figures: Figures) -> None:
     print(line, flush=True)
 
 
+def row_of(keys: int, ratios: list[float], processor: list[float], last: Figures) -> dict[str, Any]:
+    return {
+        "keys": keys,
+        "rounds": len(ratios),
+        "rate_with_of_without": statistics.median(ratios),
+        "all_rates": ratios,
+        "by_processor_time": statistics.median(processor),
+        "all_by_processor_time": processor,
+        "rows_per_core_s": last.rows_per_core_second(),
+        "checkpoint_ms": last.median("duration"),
+        "checkpoint_highest_ms": last.highest("duration"),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -64,6 +80,7 @@ def main() -> None:
             show("with", each_second)
             ratios.append(each_second.rows_per_second() / without.rows_per_second())
             processor.append(each_second.rows_per_core_second() / without.rows_per_core_second())
+    keep_figures("headline", [row_of(chosen.keys, ratios, processor, each_second)])
     each = ", ".join(f"{ratio:.1%}" for ratio in ratios)
     print(f"with checkpoints each second: {statistics.median(ratios):.1%} of without ({each})")
     print(f"by processor time: {statistics.median(processor):.1%}")

@@ -1,9 +1,11 @@
-"""Latency from source to sink at a low rate: through a shuffle, keyed state and a second process.
+"""Latency from source to sink at a low rate and at half load: through a shuffle, keyed state and a second process.
 
     .venv/bin/python -m benchmarks.scenarios.latency --seconds 20
 
 A row carries the time at which the source made it; the sink takes the difference when the row arrives there. Both
-clocks are the machine's own. Checkpoints each second go on meanwhile.
+clocks are the machine's own. Checkpoints each second go on meanwhile. Half load is half of what the same pipeline takes
+when it is let run. At the low rate every row is given to a function; at half load a running count is kept by columns,
+of which each batch gives the newest row of each key that it had.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import launcher, measure
-from snapshot_engine.api import Environment
+from snapshot_engine.api import Count, Environment, Max
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.runtime.launcher import SlotLauncher
 
 KEYS = 1_000
 
@@ -59,19 +64,25 @@ class LatencyWriter:
         self._file.close()
 
 
-def pipeline_at(rate: float, folder: Path):
+COLUMNS = {
+    "key": lambda offsets: (offsets % KEYS).astype(np.int64),
+    "made": lambda offsets: np.full(len(offsets), now_us(), np.int64),
+}
+
+
+def by_records(rate: float | None, folder: Path):
     def pipeline(env: Environment) -> None:
-        columns = {
-            "key": lambda offsets: (offsets % KEYS).astype(np.int64),
-            "made": lambda offsets: np.full(len(offsets), now_us(), np.int64),
-        }
-        (
-            env.from_source(GeneratorSource(columns, rate=rate), uid="rows")
-            .key_by("key")
-            .reduce(lambda _old, new: new)
-            .uid("newest")
-            .sink_to(LatencySink(folder), uid="out")
-        )
+        rows = env.from_source(GeneratorSource(COLUMNS, rate=rate), uid="rows").key_by("key")
+        rows.reduce(lambda _old, new: new).uid("newest").sink_to(LatencySink(folder), uid="out")
+
+    return pipeline
+
+
+def by_columns(rate: float | None, folder: Path):
+    def pipeline(env: Environment) -> None:
+        rows = env.from_source(GeneratorSource(COLUMNS, rate=rate), uid="rows").key_by("key")
+        newest = rows.aggregate(rows=Count(), made=Max("made")).uid("newest")
+        newest.sink_to(LatencySink(folder), uid="out")
 
     return pipeline
 
@@ -80,23 +91,42 @@ def ages_of(folder: Path) -> np.ndarray:
     return np.concatenate([np.fromfile(file, np.int64) for file in folder.glob("*.ages")]) / 1000
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rate", type=float, default=1_000.0)
-    parser.add_argument("--launcher", choices=["spark", "forked"], default="spark")
-    chosen = parser.parse_args()
-    with launcher(chosen.launcher) as on, tempfile.TemporaryDirectory() as folder:
-        figures = measure(
-            pipeline_at(chosen.rate, Path(folder)), on, seconds=chosen.seconds, warm_up=0.0, source="rows"
-        )
+def row_of(name: str, build: Any, rate: float, on: SlotLauncher, seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(build(rate, Path(folder)), on, seconds=seconds, warm_up=0.0, source="rows")
         ages = ages_of(Path(folder))
     ages = ages[len(ages) // 10 :]  # the first rows also wait for the slots' first touch of everything
     median, most, highest = np.percentile(ages, [50, 99, 100])
-    print(
-        f"{len(ages):,} rows at {chosen.rate:,.0f} rows/s: median {median:.1f} ms, 99 % below {most:.1f} ms, "
-        f"highest {highest:.1f} ms; {len(figures.checkpoints)} checkpoints, median {figures.median('duration'):.1f} ms"
-    )
+    return {
+        "engine": "snapshot-engine",
+        "query": name,
+        "checkpoint_interval": 1000,
+        "rows_per_s": rate,
+        "median_ms": median,
+        "percentile_99_ms": most,
+        "highest_ms": highest,
+        "checkpoint_ms": figures.median("duration"),
+    }
+
+
+def flat_out(on: SlotLauncher, seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(by_columns(None, Path(folder)), on, seconds=seconds, source="rows").rows_per_second()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--rate", type=float, default=1_000.0, help="the low one")
+    parser.add_argument("--launcher", choices=["spark", "forked"], default="spark")
+    chosen = parser.parse_args()
+    with launcher(chosen.launcher) as on:
+        rows = [row_of("newest row of each key, low rate", by_records, chosen.rate, on, chosen.seconds)]
+        print(rows[-1], flush=True)
+        half = flat_out(on, 4.0) / 2
+        rows.append(row_of("count by key, half load", by_columns, half, on, chosen.seconds))
+        print(rows[-1], flush=True)
+    keep_figures("latency", rows)
 
 
 if __name__ == "__main__":

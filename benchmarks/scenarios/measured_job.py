@@ -46,6 +46,7 @@ class Checkpoint:
     longest_delay: float
     longest_async: float
     bytes: int
+    written: int
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Figures(JobEvents):
                     1000 * max(timing.start_delay for timing in times),
                     1000 * max(timing.asynchronous for timing in times),
                     manifest.size(),
+                    written,
                 )
             )
 

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
+from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import launcher, measure
 from snapshot_engine.api import DataStream, Environment
 from snapshot_engine.connectors.bids import bids
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--launcher", choices=["spark", "forked"], default="forked")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     chosen = parser.parse_args()
+    rows = []
     with launcher(chosen.launcher) as on:
         for name, (keys, build) in CASES.items():
             if chosen.only not in name:
@@ -70,6 +72,8 @@ def main() -> None:
                 )
 
             figures = measure(pipeline, on, seconds=chosen.seconds, warm_up=2.0, interval=None, parallelism=1)
+            rows.append({"function": name, "rows_per_core_s": figures.rows_per_core_second()})
+            keep_figures("records", rows)
             print(f"{name:24} {figures.rows_per_core_second() / 1e6:5.2f} M rows/s per core", flush=True)
 
 

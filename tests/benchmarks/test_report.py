@@ -1,5 +1,8 @@
 """Reports: medians and spread, no figures without an equal result; ratios and regressions."""
 
+import json
+from pathlib import Path
+
 import pytest
 from benchmarks.checkpoint_price import price_of_checkpoints
 from benchmarks.engines import Engine
@@ -7,7 +10,7 @@ from benchmarks.environments import Environment
 from benchmarks.outcomes import Outcome
 from benchmarks.plan import EVERY_SECOND, headline
 from benchmarks.regression import ratios_of, regressions
-from benchmarks.report import entry_of, merged, render, spread
+from benchmarks.report import entry_of, merged, read_entries, render, spread, write_report
 from benchmarks.settings import Run
 
 CELL = headline(1_000, EVERY_SECOND)
@@ -72,3 +75,16 @@ def test_a_report_is_added_to_cell_by_cell() -> None:
     new = [entry_of(outcome("measured again", [1.0]))]
     found = {entry["engine"]: entry["rows_per_core_s"] for entry in merged(old, new)}
     assert found == {"kept": 250_000, "measured again": 1_000_000}
+
+
+def test_scenarios_are_part_of_the_report_and_no_cells(tmp_path: Path) -> None:
+    (tmp_path / "recovery.json").write_text('{"recovery": {"durable, Region": {"median_seconds": 0.25}}}')
+    (tmp_path / "regions.json").write_text('[{"regions": 2, "rows_per_s": 1000000.0}]')
+    write_report([entry_of(outcome("fast", [1.0]))], {}, tmp_path)
+    table = (tmp_path / "report.md").read_text()
+    assert "| recovery, durable, Region | 0.25 |" in table
+    assert "| 2 | 1,000,000 |" in table
+    assert {"scenario": "regions", "regions": 2, "rows_per_s": 1e6} in json.loads(
+        (tmp_path / "report.json").read_text()
+    )
+    assert [entry["engine"] for entry in read_entries(tmp_path)] == ["fast"]

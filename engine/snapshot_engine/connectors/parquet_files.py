@@ -42,14 +42,8 @@ class ParquetReader:
         self._batches = self._decode(self._group, self._row)
         self._rest: pa.RecordBatch | None = None
 
-    def read(self, max_rows: int) -> pa.RecordBatch | None:
-        batch = self._rest or next(self._batches, None)
-        if batch is None:
-            if self._group >= self._groups:
-                raise EndOfSplit
-            self._group, self._row = self._group + 1, 0
-            self._batches = self._decode(self._group, 0)
-            return None
+    def read(self, max_rows: int) -> pa.RecordBatch:
+        batch = self._rest or self._next_batch()
         self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
         taken = batch.slice(0, max_rows)
         self._row += taken.num_rows
@@ -64,6 +58,15 @@ class ParquetReader:
 
     def close(self) -> None:
         self._parquet.close(force=True)
+
+    def _next_batch(self) -> pa.RecordBatch:
+        """Never "nothing right now" between two row groups: a source that says so is left alone for a while."""
+        while (batch := next(self._batches, None)) is None:
+            if self._group >= self._groups:
+                raise EndOfSplit
+            self._group, self._row = self._group + 1, 0
+            self._batches = self._decode(self._group, 0)
+        return batch
 
     def _decode(self, group: int, row: int) -> Iterator[pa.RecordBatch]:
         """The rows of one row group from `row` on, decoded step by step."""

@@ -87,6 +87,15 @@ def test_parquet_is_read_from_any_position(tmp_path: Path, reading: Any) -> None
             reading.every_position(source, split, max_rows)
 
 
+def test_parquet_has_no_pauses_between_row_groups(tmp_path: Path) -> None:
+    """A source that has nothing right now is left alone for milliseconds: longer than a row group takes."""
+    pq.write_table(_table(0, 100), tmp_path / "a.parquet", row_group_size=30)
+    source = ParquetSource(tmp_path)
+    reader = source.open(source.splits(1)[0], None)
+    batches = [reader.read(1000) for _ in range(4)]
+    assert [batch and batch.num_rows for batch in batches] == [30, 30, 30, 10]
+
+
 def test_parquet_says_how_many_rows_are_left(tmp_path: Path) -> None:
     pq.write_table(_table(0, 100), tmp_path / "a.parquet", row_group_size=30)
     source = ParquetSource(tmp_path)
