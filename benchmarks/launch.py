@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paths import REPOSITORY
-from benchmarks.process_tree import MemoryWatch, all_processes, cpu_seconds, tree
+from benchmarks.process_tree import TICK_SECONDS, MemoryWatch, all_processes, cpu_seconds, tree
 from benchmarks.worker import PREFIX, Job
 
 
@@ -84,7 +84,7 @@ class Worker:
         before = cpu_seconds(self.pid)
         self.start(job)
         done = self.wait_for("done", timeout)
-        cpu = cpu_seconds(self.pid) - before
+        cpu = max(cpu_seconds(self.pid) - before, TICK_SECONDS)  # the clock counts no less
         return Measurement(done["seconds"], cpu, memory.stop(), done["facts"])
 
     def wait_for(self, event: str, timeout: float) -> dict[str, Any]:
