@@ -26,7 +26,7 @@ from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.runtime.embedded import run_to_end, slots_of
 from snapshot_engine.runtime.forked import ForkedLauncher
 from snapshot_engine.runtime.job_events import JobEvents
-from snapshot_engine.runtime.job_master import Outcome
+from snapshot_engine.runtime.job_result import Outcome
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.layout import Layout

@@ -35,7 +35,7 @@ from snapshot_engine.runtime.clocks import ManualClock
 from snapshot_engine.runtime.embedded import RunningJob, run_to_end
 from snapshot_engine.runtime.forked import ForkedLauncher, ship_by_value
 from snapshot_engine.runtime.job_events import JobEvents
-from snapshot_engine.runtime.job_master import JobResult, Outcome
+from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.layout import Layout

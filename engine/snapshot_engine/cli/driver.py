@@ -12,7 +12,7 @@ import click
 
 from snapshot_engine.cli.errors import exit_code_of
 from snapshot_engine.runtime import driver
-from snapshot_engine.runtime.job_master import JobResult, Outcome
+from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.wire.status import (
     TERMINATION_MESSAGE_PATH,
     ExitCode,

@@ -17,7 +17,8 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
-from snapshot_engine.runtime.job_master import JobMaster, JobResult, Outcome
+from snapshot_engine.runtime.job_master import JobMaster
+from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.storage.probe import refuse_unusable

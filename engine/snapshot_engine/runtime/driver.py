@@ -17,7 +17,8 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.embedded import RunningJob, open_job_store, running_job, ship_local_modules
-from snapshot_engine.runtime.job_master import JobMaster, JobResult
+from snapshot_engine.runtime.job_master import JobMaster
+from snapshot_engine.runtime.job_result import JobResult
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore

@@ -17,8 +17,9 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.runtime.http_api import HttpApi
 from snapshot_engine.runtime.job_events import EventFan, JobEvents
-from snapshot_engine.runtime.job_master import JobMaster, JobResult
+from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_metrics import JobMetrics
+from snapshot_engine.runtime.job_result import JobResult
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.metric_labels import MetricLabels

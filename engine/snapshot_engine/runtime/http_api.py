@@ -127,7 +127,9 @@ class HttpApi:
                 control.PodLostResponse(outcome=control.LossOutcome.ALREADY_KNOWN, regions=self._losses[key])
             )
         known = any(executor.executor_id == loss.executor_id for executor in self._board.status.executors)
-        hit = self._master.executor_lost(loss.executor_id, "PodLost", f"{loss.reason}: {loss.message}".strip(": "))
+        hit = self._master.watch.executor_lost(
+            loss.executor_id, "PodLost", f"{loss.reason}: {loss.message}".strip(": ")
+        )
         self._losses[key] = [str(region) for region in hit]
         latest = self._master.checkpoints.latest
         return _answer(
@@ -140,10 +142,10 @@ class HttpApi:
 
     async def _node_suspect(self, request: web.Request) -> web.Response:
         hint = control.NodeSuspectRequest.model_validate_json(await request.read())
-        silent = [executor for executor in hint.executor_ids if self._master.is_silent(executor)]
+        silent = [executor for executor in hint.executor_ids if self._master.watch.is_silent(executor)]
         if hint.generation == self._board.status.generation:
             for executor in silent:
-                self._master.executor_lost(executor, "NodeLost", f"node {hint.node}: {hint.reason}")
+                self._master.watch.executor_lost(executor, "NodeLost", f"node {hint.node}: {hint.reason}")
         return _answer(control.NodeSuspectResponse(fenced_executor_ids=silent))
 
     async def _stop(self, request: web.Request) -> web.Response:

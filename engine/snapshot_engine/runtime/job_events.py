@@ -18,7 +18,7 @@ from snapshot_engine.runtime.launcher import ExecutorInfo
 from snapshot_engine.storage.manifest import Manifest
 
 if TYPE_CHECKING:
-    from snapshot_engine.runtime.job_master import JobResult
+    from snapshot_engine.runtime.job_result import JobResult
 
 log = logging.getLogger(__name__)
 

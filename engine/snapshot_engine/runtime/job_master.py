@@ -13,17 +13,13 @@ import random
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
-from snapshot_engine.protocol.committed_exchange import Segment
 from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
-from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -34,20 +30,22 @@ from snapshot_engine.protocol.recovery import (
     SuspendCheckpoints,
 )
 from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
-from snapshot_engine.protocol.restarts import Failure, RestartBudget
+from snapshot_engine.protocol.restarts import RestartBudget
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
+from snapshot_engine.runtime.deployment import Deployment
 from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
-from snapshot_engine.runtime.exchanges.manifest_segments import sealed_by
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
-from snapshot_engine.runtime.exchanges.stored_segments import StreamId
+from snapshot_engine.runtime.exchanges.source_pauses import SourcePauses
 from snapshot_engine.runtime.failure_report import summary
 from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_result import JobResult, Outcome, told
 from snapshot_engine.runtime.job_settings import JobSettings
-from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
+from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.loops.steering import Loops
+from snapshot_engine.runtime.region_shell import DEPLOYED, RegionShell
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
     SlotSettings,
@@ -57,56 +55,15 @@ from snapshot_engine.runtime.slot_task import (
     parse_subtask,
     subtask_key,
 )
+from snapshot_engine.runtime.slot_watch import SlotWatch
+from snapshot_engine.runtime.starting_checkpoint import readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.current import Retained
-from snapshot_engine.storage.errors import CorruptCheckpoint
-from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
+from snapshot_engine.storage.manifest import Manifest
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 0.25
-EXECUTOR_WATCH_SECONDS = 1.0
-LATE_WORD_SECONDS = 30.0
-"""So long after a slot's end, the word that its executor is lost is about the same event."""
-DEPLOY_PATIENCE = 24
-"""While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
 CHANNEL_GRACE_SECONDS = 2.0
 """How long a broken channel may be just the first sign of a slot that is gone."""
-
-DEPLOYED = frozenset({RegionState.DEPLOYING, RegionState.RUNNING})
-"""Their slots have been told what to do, and where their peers are."""
-
-
-class Outcome(Enum):
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    FENCED = "fenced"
-
-
-@dataclass
-class JobResult:
-    outcome: Outcome
-    message: str = ""
-    savepoint: str | None = None
-    history: Sequence[str] = ()
-
-
-@dataclass
-class _RegionShell:
-    """What surrounds a region's run: the connections of its slots, and what they have told."""
-
-    run: RegionRun
-    connections: dict[int, SlotConnection] = field(default_factory=dict)
-    restored_from: int | None = None
-    output_seen: bool = False
-    finished_subtasks: set[SubtaskId] = field(default_factory=set)
-    catching_up: bool = False
-    """Its consumers went on without it."""
-    full: set[int] = field(default_factory=set)
-    """Slots that keep as much as they may."""
-    paused: bool = False
-    """Whether its sources were told to pause."""
 
 
 class JobMaster:
@@ -135,12 +92,13 @@ class JobMaster:
         self._server = ControlServer(secret, self)
         self._restore = Restore(None, graph)
         self.regions = {
-            region.id: _RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
+            region.id: RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
         }
         self.cuts = RegionCuts(graph)
+        self._deployment = Deployment(graph, self.cuts, self.regions, self.checkpoints.coordinator)
+        self._pauses = SourcePauses(self.cuts, self.regions)
+        self.watch = SlotWatch(self.regions, launcher, settings, self.events, self.clock, self._region_failed)
         self._facts = FailoverFacts(self.cuts, self._keepers)
-        self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
-        """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
             RestartBudget(settings.restarts.for_regions(len(graph.regions))),
@@ -164,7 +122,7 @@ class JobMaster:
     async def run(self) -> JobResult:
         await self._server.start(self._launcher.control_host, self.settings.slot_port)
         self.checkpoints.start()
-        watches = [self._task(self._watch_heartbeats(), "heartbeats"), self._task(self._watch_executors(), "executors")]
+        watches = [self._task(self.watch.heartbeats(), "heartbeats"), self._task(self.watch.executors(), "executors")]
         try:
             await self._restore_at_start()
             self._perform(self._recovery.start(self.clock()))
@@ -194,48 +152,16 @@ class JobMaster:
         self._end(JobResult(Outcome.STOPPED, why))
 
     async def _restore_at_start(self) -> None:
-        manifest = await asyncio.to_thread(self._choose_checkpoint)
+        manifest = await asyncio.to_thread(starting_checkpoint, self.settings, self._store)
         self._restore = Restore(manifest, self.graph, self.settings.allow_non_restored_state)
         self.checkpoints.latest = manifest
         if manifest is not None:
             log.info("restoring from checkpoint %d", manifest.checkpoint)
             self.events.restoring(manifest)
             await self._committer.commit(manifest)
-        kept = await asyncio.to_thread(self._retained_manifests)
+        kept = await asyncio.to_thread(readable_manifests, self._store)
         await self._committer.sweep(self.generation, kept)
         self.checkpoints.sweep()
-
-    def _choose_checkpoint(self) -> Manifest | None:
-        if not self._store.restore_is_done:
-            if self.settings.ignore_state:
-                return None
-            if self.settings.restore_from is not None:
-                return self._store.load(self.settings.restore_from)
-        if self._store.latest() is None:
-            return None
-        try:
-            return self._store.load()
-        except CorruptCheckpoint as error:
-            return self._fall_back(error)
-
-    def _fall_back(self, error: CorruptCheckpoint) -> Manifest:
-        """An older checkpoint repeats output that is out already: only with the user's consent."""
-        if not self.settings.allow_older_checkpoint:
-            raise error
-        for entry in reversed(self._store.list()[:-1]):
-            with contextlib.suppress(CorruptCheckpoint):
-                manifest = self._store.load(entry)
-                log.warning("%s; going back to checkpoint %d as allowed", error, manifest.checkpoint)
-                return manifest
-        raise error
-
-    def _retained_manifests(self) -> list[Manifest]:
-        manifests = []
-        every: list[Retained | str] = [*self._store.list(), *self._store.savepoints()]
-        for which in every:
-            with contextlib.suppress(CorruptCheckpoint):
-                manifests.append(self._store.load(which))
-        return manifests
 
     def _task(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """A task that the job cannot do without."""
@@ -262,8 +188,8 @@ class JobMaster:
         """An error of ours, after which the job would stand still for ever: it fails, and tells its story."""
         log.error("the JobMaster's %s broke down", what, exc_info=error)
         message = f"the JobMaster's {what} broke down: {summary(error)}"
-        told = "".join(traceback.format_exception(error))
-        self._end(JobResult(Outcome.FAILED, f"{message}\n{told}", history=_told(self._recovery.budget.history)))
+        where = "".join(traceback.format_exception(error))
+        self._end(JobResult(Outcome.FAILED, f"{message}\n{where}", history=told(self._recovery.budget.history)))
 
     def _end(self, result: JobResult) -> None:
         if not self._ended.done():
@@ -302,7 +228,7 @@ class JobMaster:
                 case ResumeCheckpoints():
                     self._resume_checkpoints()
                 case FailJob():
-                    history = _told(action.verdict.history)
+                    history = told(action.verdict.history)
                     self._end(JobResult(Outcome.FAILED, action.verdict.reason, history=history))
         if self._recovery.undecided and self._deciding is None:
             self._deciding = self._task(self._decide(), "recovery")
@@ -337,7 +263,7 @@ class JobMaster:
         self._stop_slots(shell, action.reason)
         self._later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
 
-    def _give_up_slots(self, shell: _RegionShell, attempt: Attempt) -> None:
+    def _give_up_slots(self, shell: RegionShell, attempt: Attempt) -> None:
         if shell.run.accepts(attempt) and shell.run.state is RegionState.CANCELLING:
             self._launcher.cancel(shell.run.region, attempt)
             self._perform(self._recovery.abandon_slots(shell.run.region, attempt, self.clock()))
@@ -372,7 +298,7 @@ class JobMaster:
 
     # Starting a region.
 
-    def _launch(self, shell: _RegionShell, attempt: Attempt) -> None:
+    def _launch(self, shell: RegionShell, attempt: Attempt) -> None:
         shell.connections = {}
         shell.finished_subtasks = set()
         shell.output_seen = False
@@ -397,76 +323,6 @@ class JobMaster:
         )
         self._launcher.launch(task, self._on_launch_ended)
 
-    def _deploy(self, shell: _RegionShell) -> None:
-        """All slots are there: tell each what to restore and where its peers are."""
-        region = self.graph.regions[shell.run.region]
-        for slot, connection in shell.connections.items():
-            hosted = region.hosted_by(slot)
-            entries = {
-                subtask_key(subtask): self._restore.for_subtask(subtask, self._results(subtask)) for subtask in hosted
-            }
-            connection.send(
-                m.Deploy(
-                    {key: entry for key, entry in entries.items() if entry is not None},
-                    self._producers(shell, hosted),
-                    self.checkpoints.coordinator.next_id - 1,
-                    shell.catching_up,
-                    self._finished_consumers(hosted),
-                )
-            )
-        self._connect_consumers(shell)
-        self._pause_sources(shell)
-
-    def _results(self, subtask: SubtaskId) -> dict[int, dict[StreamId, tuple[Segment, ...]]]:
-        """The blocking results that a subtask reads: its producers have finished, and their last words name them."""
-        found: dict[int, dict[StreamId, tuple[Segment, ...]]] = {}
-        for edge in self.graph.graph.inputs_of(subtask.vertex):
-            if self.graph.exchange_of(edge) is Exchange.BLOCKING:
-                for index in range(self.graph.graph.vertices[edge.producer].parallelism):
-                    final = self.checkpoints.coordinator.final_state(SubtaskId(edge.producer, index))
-                    if isinstance(final, SubtaskSnapshot):
-                        found.setdefault(edge.id, {}).update(sealed_by(final, edge, index))
-        return found
-
-    def _producers(self, shell: _RegionShell, hosted: list[SubtaskId]) -> dict[str, list[object]]:
-        """Where the producers are: all of the region itself, and those of logs in other regions that are there."""
-        found: dict[str, list[object]] = {}
-        for subtask in hosted:
-            for channel in self.graph.inputs[subtask]:
-                producer = self.graph.producer_of(channel)
-                place = self._place_of(channel) if producer not in hosted else None
-                if place is not None:
-                    found[channel_key(channel)] = place
-        return found
-
-    def _place_of(self, channel: ChannelId) -> list[object] | None:
-        """Whom a consumer of `channel` has to dial; None if nobody, or if it is not there yet."""
-        producer = self.graph.producer_of(channel)
-        shell = self.regions[self.graph.region_of[producer].id]
-        if self.graph.exchange_of(self.graph.edges[channel.edge]).stored or shell.run.state not in DEPLOYED:
-            return None
-        connection = shell.connections[producer.index]
-        return [connection.hello.address, shell.run.region, list(connection.attempt)]
-
-    def _connect_consumers(self, shell: _RegionShell) -> None:
-        """Consumers in other regions that are there already read from the new attempt."""
-        places: dict[tuple[int, int], dict[str, list[object]]] = defaultdict(dict)
-        for cut in self.cuts.channels:
-            place = self._place_of(cut.id) if cut.producer == shell.run.region else None
-            if place is not None and self.regions[cut.consumer].run.state in DEPLOYED:
-                places[cut.consumer, cut.id.consumer][channel_key(cut.id)] = place
-        for (region, slot), producers in places.items():
-            self.regions[region].connections[slot].send(m.Connect(producers))
-
-    def _finished_consumers(self, hosted: list[SubtaskId]) -> list[str]:
-        return [
-            channel_key(cut.id)
-            for cut in self.cuts.channels
-            if cut.fact.exchange.replays
-            and self.graph.producer_of(cut.id) in hosted
-            and self.regions[cut.consumer].run.state is RegionState.FINISHED
-        ]
-
     def _keepers(self) -> list[SlotConnection]:
         """The slots that keep logs and are there."""
         return [
@@ -477,7 +333,7 @@ class JobMaster:
             if connection.slot in self.regions[region].run.alive
         ]
 
-    def _slot_runs(self, shell: _RegionShell, connection: SlotConnection) -> None:
+    def _slot_runs(self, shell: RegionShell, connection: SlotConnection) -> None:
         """Subtasks that had finished at the checkpoint are finished now as well, with the state they left there."""
         for subtask in self.graph.regions[shell.run.region].hosted_by(connection.slot):
             final = self._restore.finished(subtask)
@@ -500,7 +356,8 @@ class JobMaster:
         shell.connections[connection.slot] = connection
         self._launcher.slot_started(connection.region, connection.attempt, connection.slot, connection.hello.executor)
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
-            self._deploy(shell)
+            self._deployment.deploy(shell, self._restore)
+            self._pauses.tell(shell)
         return True
 
     def slot_said(self, connection: SlotConnection, message: m.Message) -> None:
@@ -538,7 +395,7 @@ class JobMaster:
             case m.CaughtUp():
                 self.checkpoints.release((connection.region, connection.slot))
             case m.LogFull():
-                self._log_full(shell, connection.slot, message.full)
+                self._pauses.log_full(shell, connection.slot, message.full)
             case m.Failed():
                 if message.lost_input is not None:
                     self._facts.unreadable(message.lost_input)
@@ -554,23 +411,17 @@ class JobMaster:
         if shell is None or shell.connections.get(connection.slot) is not connection:
             return
         self._facts.gone(connection)
-        self._slot_ended(shell, connection)
+        self.watch.slot_ended(shell, connection)
         self._region_failed(shell, connection, "SlotLost", f"{connection} closed its connection")
         self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
 
-    def _slot_ended(self, shell: _RegionShell, connection: SlotConnection) -> None:
-        lost = shell.run.accepts(connection.attempt) and shell.run.state in ACTIVE
-        if lost:
-            self._lost_slots[connection.hello.executor][connection.region] = self.clock()
-        self._launcher.slot_ended(connection.region, connection.attempt, connection.slot, lost)
-
-    def _first_output(self, shell: _RegionShell) -> None:
+    def _first_output(self, shell: RegionShell) -> None:
         """It may come before the last of the other slots has said that it runs."""
         if shell.run.state is RegionState.RUNNING and not shell.output_seen:
             self.events.region_delivers(shell.run, self.clock() - shell.run.entered[RegionState.RUNNING])
         shell.output_seen = True
 
-    def _end_slot_if_finished(self, shell: _RegionShell, slot: int) -> None:
+    def _end_slot_if_finished(self, shell: RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
         if not hosted <= shell.finished_subtasks or self.cuts.slot_keeps_logs(shell.run.region, slot):
             return  # one that keeps a log stays until the job ends: somebody may have to read it again
@@ -580,7 +431,7 @@ class JobMaster:
             self._loops.region_finished(shell.run.region)
             self._stop_slots(shell, "the region has finished")
 
-    def _channel_lost(self, shell: _RegionShell, connection: SlotConnection, lost: m.ChannelLost) -> None:
+    def _channel_lost(self, shell: RegionShell, connection: SlotConnection, lost: m.ChannelLost) -> None:
         """The producer's own slot would have been noticed by now: the two cannot reach each other."""
         channel = parse_channel(lost.channel)
         run = self.regions[self.graph.region_of[self.graph.producer_of(channel)].id].run
@@ -590,20 +441,6 @@ class JobMaster:
         self._facts.unreadable(lost.channel)
         message = f"cannot read the input {edge.uid}: channel {lost.channel} broke between two living slots"
         self._region_failed(shell, connection, "ChannelLost", f"{message} ({lost.reason})")
-
-    def _log_full(self, shell: _RegionShell, slot: int, full: bool) -> None:
-        """The sources of all that feeds a full log pause: its own region's, and those further up."""
-        (shell.full.add if full else shell.full.discard)(slot)
-        for region in self.cuts.upstream_through_logs(shell.run.region):
-            self._pause_sources(self.regions[region])
-
-    def _pause_sources(self, shell: _RegionShell) -> None:
-        downstream = self.cuts.downstream_through_logs(shell.run.region)
-        paused = any(self.regions[region].full for region in downstream)
-        if paused != shell.paused:
-            shell.paused = paused
-            for connection in shell.connections.values():
-                connection.send(m.PauseSources(paused))
 
     def _on_launch_ended(self, region: int, attempt: Attempt, error: str | None) -> None:
         """Called from a thread of the launcher."""
@@ -618,70 +455,10 @@ class JobMaster:
         for slot in shell.run.alive:
             self._perform(self._recovery.slot_gone(region, slot, attempt, self.clock()))
 
-    async def _watch_heartbeats(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            now = time.monotonic()
-            for shell in self.regions.values():
-                if shell.run.state in ACTIVE:
-                    self._check_heartbeats(shell, now)
-
-    async def _watch_executors(self) -> None:
-        known: list[ExecutorInfo] = []
-        while True:
-            try:
-                found = await asyncio.to_thread(self._launcher.executors)
-            except Exception as error:
-                log.warning("the executors are not known now: %s", error)
-                found = known
-            if found != known:
-                self.events.executors_changed(found)
-                known = found
-            await asyncio.sleep(EXECUTOR_WATCH_SECONDS)
-
-    def _check_heartbeats(self, shell: _RegionShell, now: float) -> None:
-        patience = 1 if shell.run.state is RegionState.RUNNING else DEPLOY_PATIENCE
-        limit = self.settings.heartbeat_timeout * patience
-        for connection in list(shell.connections.values()):
-            if now - connection.last_heard > limit:
-                self._slot_ended(shell, connection)
-                connection.hang_up()
-                self._region_failed(shell, connection, "HeartbeatTimeout", f"{connection} is silent")
-
     # Failure and recovery.
 
-    def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
-        """Somebody outside saw an executor die: fence it, and restart the regions that had slots there.
-
-        Returns those, also the ones whose restart is under way because their slots' connections broke before.
-        """
-        hit = [
-            (shell, connection)
-            for shell in self.regions.values()
-            for connection in shell.connections.values()
-            if connection.hello.executor == executor and shell.run.accepts(connection.attempt)
-        ]
-        for shell, connection in hit:
-            connection.hang_up()
-            self._region_failed(shell, connection, reason, message or f"executor {executor} is lost")
-        self._launcher.replace_executor(executor)
-        recent = self.clock() - LATE_WORD_SECONDS
-        before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
-        return sorted({shell.run.region for shell, _ in hit} | before)
-
-    def is_silent(self, executor: str) -> bool:
-        """Whether no slot of the executor has been heard of for two heartbeats."""
-        limit = time.monotonic() - 2 * self.settings.heartbeat_seconds - 0.5
-        heard = [
-            connection.last_heard
-            for shell in self.regions.values()
-            for connection in shell.connections.values()
-            if connection.hello.executor == executor
-        ]
-        return bool(heard) and max(heard) < limit
-
     def _region_failed(
-        self, shell: _RegionShell, source: SlotConnection | Attempt, cause: str, message: str, traceback: str = ""
+        self, shell: RegionShell, source: SlotConnection | Attempt, cause: str, message: str, traceback: str = ""
     ) -> None:
         """`source`: the slot that failed, or the attempt where it is not known which."""
         attempt, silent = source, 0.0
@@ -695,7 +472,7 @@ class JobMaster:
         said = f"{cause}: {message}"
         self._perform(self._recovery.failed(shell.run.region, attempt, said, random.random(), self.clock()))
 
-    def _stop_slots(self, shell: _RegionShell, reason: str) -> None:
+    def _stop_slots(self, shell: RegionShell, reason: str) -> None:
         for connection in shell.connections.values():
             connection.send(m.Stop(reason))
 
@@ -767,7 +544,3 @@ class JobMaster:
 
     def lost_ownership(self, error: Exception) -> None:
         self._end(JobResult(Outcome.FENCED, str(error)))
-
-
-def _told(failures: Iterable[Failure]) -> list[str]:
-    return [f"region {failure.region}: {failure.cause}" for failure in failures]

@@ -25,7 +25,7 @@ from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.status import RestartEntry
 
 if TYPE_CHECKING:
-    from snapshot_engine.runtime.job_master import JobResult
+    from snapshot_engine.runtime.job_result import JobResult
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
 PREFIX = "streamingjob_"

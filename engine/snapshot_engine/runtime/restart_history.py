@@ -20,7 +20,7 @@ from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.status import RestartEntry
 
 if TYPE_CHECKING:
-    from snapshot_engine.runtime.job_master import JobResult
+    from snapshot_engine.runtime.job_result import JobResult
 
 TAKEN_ALONG = "TakenAlong"
 """The region did not fail itself: it restarts with one that did."""

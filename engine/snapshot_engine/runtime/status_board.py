@@ -43,7 +43,7 @@ from snapshot_engine.wire.status import (
 )
 
 if TYPE_CHECKING:
-    from snapshot_engine.runtime.job_master import JobResult
+    from snapshot_engine.runtime.job_result import JobResult
 
 LONGEST_MESSAGE = 2000
 HEARTBEATS_SHOWN_SECONDS = 0.5

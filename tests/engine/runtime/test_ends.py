@@ -100,7 +100,7 @@ def test_after_a_stop_that_was_cut_off_the_job_can_be_stopped_again(tmp_path: Pa
         await completed(job, 1)
         job.master.stop("first")
         executors = {c.hello.executor for s in job.master.regions.values() for c in s.connections.values()}
-        job.master.executor_lost(executors.pop(), "Test", "pulled the plug")  # before anybody could acknowledge
+        job.master.watch.executor_lost(executors.pop(), "Test", "pulled the plug")  # before anybody could acknowledge
         seen.append(job.master.stopping)
         job.master.stop("second")
 

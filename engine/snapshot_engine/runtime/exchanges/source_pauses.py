@@ -1,0 +1,30 @@
+"""Pauses the sources that feed logs which keep as much as they may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
+from snapshot_engine.runtime.region_shell import RegionShell
+
+
+class SourcePauses:
+    def __init__(self, cuts: RegionCuts, regions: Mapping[int, RegionShell]) -> None:
+        self._cuts = cuts
+        self._regions = regions
+
+    def log_full(self, shell: RegionShell, slot: int, full: bool) -> None:
+        """The sources of all that feeds a full log pause: its own region's, and those further up."""
+        (shell.full.add if full else shell.full.discard)(slot)
+        for region in self._cuts.upstream_through_logs(shell.run.region):
+            self.tell(self._regions[region])
+
+    def tell(self, shell: RegionShell) -> None:
+        """Tell the region's slots whether their sources pause, if that has changed or they have just come."""
+        downstream = self._cuts.downstream_through_logs(shell.run.region)
+        paused = any(self._regions[region].full for region in downstream)
+        if paused != shell.paused:
+            shell.paused = paused
+            for connection in shell.connections.values():
+                connection.send(m.PauseSources(paused))

@@ -1,0 +1,29 @@
+"""What the JobMaster knows of a region beyond its run: the connections of its slots, and what they have told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from snapshot_engine.protocol.elements import SubtaskId
+from snapshot_engine.protocol.region_run import RegionRun, RegionState
+from snapshot_engine.runtime.control_server import SlotConnection
+
+DEPLOYED = frozenset({RegionState.DEPLOYING, RegionState.RUNNING})
+"""Their slots have been told what to do, and where their peers are."""
+
+
+@dataclass
+class RegionShell:
+    """What surrounds a region's run: the connections of its slots, and what they have told."""
+
+    run: RegionRun
+    connections: dict[int, SlotConnection] = field(default_factory=dict)
+    restored_from: int | None = None
+    output_seen: bool = False
+    finished_subtasks: set[SubtaskId] = field(default_factory=set)
+    catching_up: bool = False
+    """Its consumers went on without it."""
+    full: set[int] = field(default_factory=set)
+    """Slots that keep as much as they may."""
+    paused: bool = False
+    """Whether its sources were told to pause."""

@@ -1,0 +1,114 @@
+"""Who is still there: slots that fall silent, executors that somebody outside says are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+from snapshot_engine.protocol.region_run import ACTIVE, RegionState
+from snapshot_engine.runtime.control_server import SlotConnection
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
+from snapshot_engine.runtime.region_shell import RegionShell
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 0.25
+EXECUTOR_WATCH_SECONDS = 1.0
+LATE_WORD_SECONDS = 30.0
+"""So long after a slot's end, the word that its executor is lost is about the same event."""
+DEPLOY_PATIENCE = 24
+"""While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
+
+RegionFailed = Callable[[RegionShell, SlotConnection, str, str], None]
+"""The region, the slot that failed, the kind of failure, and what there is to say about it."""
+
+
+class SlotWatch:
+    def __init__(
+        self,
+        regions: Mapping[int, RegionShell],
+        launcher: SlotLauncher,
+        settings: JobSettings,
+        events: JobEvents,
+        clock: Callable[[], float],
+        region_failed: RegionFailed,
+    ) -> None:
+        self._regions = regions
+        self._launcher = launcher
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._region_failed = region_failed
+        self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
+        """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
+
+    async def heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            for shell in self._regions.values():
+                if shell.run.state in ACTIVE:
+                    self._check_heartbeats(shell, now)
+
+    async def executors(self) -> None:
+        known: list[ExecutorInfo] = []
+        while True:
+            try:
+                found = await asyncio.to_thread(self._launcher.executors)
+            except Exception as error:
+                log.warning("the executors are not known now: %s", error)
+                found = known
+            if found != known:
+                self._events.executors_changed(found)
+                known = found
+            await asyncio.sleep(EXECUTOR_WATCH_SECONDS)
+
+    def slot_ended(self, shell: RegionShell, connection: SlotConnection) -> None:
+        lost = shell.run.accepts(connection.attempt) and shell.run.state in ACTIVE
+        if lost:
+            self._lost_slots[connection.hello.executor][connection.region] = self._clock()
+        self._launcher.slot_ended(connection.region, connection.attempt, connection.slot, lost)
+
+    def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
+        """Somebody outside saw an executor die: fence it, and restart the regions that had slots there.
+
+        Returns those, also the ones whose restart is under way because their slots' connections broke before.
+        """
+        hit = [
+            (shell, connection)
+            for shell in self._regions.values()
+            for connection in shell.connections.values()
+            if connection.hello.executor == executor and shell.run.accepts(connection.attempt)
+        ]
+        for shell, connection in hit:
+            connection.hang_up()
+            self._region_failed(shell, connection, reason, message or f"executor {executor} is lost")
+        self._launcher.replace_executor(executor)
+        recent = self._clock() - LATE_WORD_SECONDS
+        before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
+        return sorted({shell.run.region for shell, _ in hit} | before)
+
+    def is_silent(self, executor: str) -> bool:
+        """Whether no slot of the executor has been heard of for two heartbeats."""
+        limit = time.monotonic() - 2 * self._settings.heartbeat_seconds - 0.5
+        heard = [
+            connection.last_heard
+            for shell in self._regions.values()
+            for connection in shell.connections.values()
+            if connection.hello.executor == executor
+        ]
+        return bool(heard) and max(heard) < limit
+
+    def _check_heartbeats(self, shell: RegionShell, now: float) -> None:
+        patience = 1 if shell.run.state is RegionState.RUNNING else DEPLOY_PATIENCE
+        limit = self._settings.heartbeat_timeout * patience
+        for connection in list(shell.connections.values()):
+            if now - connection.last_heard > limit:
+                self.slot_ended(shell, connection)
+                connection.hang_up()
+                self._region_failed(shell, connection, "HeartbeatTimeout", f"{connection} is silent")
