@@ -33,7 +33,8 @@ class ParquetReader:
     def __init__(self, file: str, schema: pa.Schema, position: Position) -> None:
         self._file = file
         self._schema = schema
-        self._parquet = pq.ParquetFile(open_input(file))
+        # Reading ahead by threads of Arrow is for storage that is far away; here they would only be waited for.
+        self._parquet = pq.ParquetFile(open_input(file), pre_buffer="://" in file)
         self._refuse_other_columns(self._parquet.schema_arrow)
         self._groups = self._parquet.metadata.num_row_groups
         start: tuple[int, int] = position or (0, 0)
