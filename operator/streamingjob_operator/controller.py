@@ -200,17 +200,21 @@ class Controller:
                 log.warning("resync: %s", error)
 
     async def resync(self) -> None:
-        scopes = self._config.namespaces or (None,)
-        jobs: list[dict[str, Any]] = []
+        """What the watches show while the lists are on their way is newer than the lists."""
+        known = set(self.store.jobs)
+        jobs: dict[str, dict[str, Any]] = {}
         pods: dict[str, list[dict[str, Any]]] = {}
-        for namespace in scopes:
-            jobs += await self._kube.list(STREAMING_JOBS, namespace)
+        before = self.store.pod_events.copy()
+        for namespace in self._config.namespaces or (None,):
+            for job in await self._kube.list(STREAMING_JOBS, namespace):
+                jobs[job["metadata"]["uid"]] = job
             for pod in await self._kube.list(PODS, namespace, labels=naming.UID_LABEL):
                 pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
-        for uid in set(self.store.jobs) - {job["metadata"]["uid"] for job in jobs}:
+        for uid in known - set(jobs):
             self._forget(uid)
-        for job in jobs:
-            uid = job["metadata"]["uid"]
-            self.store.put_job(job)
-            if self.store.replace_pods(uid, pods.get(uid, [])):
+        for uid, job in jobs.items():
+            news = self.store.put_job(job)
+            if self.store.pod_events[uid] == before[uid]:
+                news = self.store.replace_pods(uid, pods.get(uid, [])) or news
+            if news:
                 self.queue.add(uid)

@@ -50,8 +50,11 @@ class Observer:
 
     async def list_pods(self, job: Job) -> bool:
         """Ask the API server itself; True if the watch had not shown it yet."""
-        bodies = await self._kube.list(PODS, job.namespace, labels=f"{naming.UID_LABEL}={job.uid}")
-        return self._store.replace_pods(job.uid, bodies)
+        while True:
+            before = self._store.pod_events[job.uid]
+            bodies = await self._kube.list(PODS, job.namespace, labels=f"{naming.UID_LABEL}={job.uid}")
+            if self._store.pod_events[job.uid] == before:
+                return self._store.replace_pods(job.uid, bodies)
 
     def _absence_matters(self, job: Job, memory: JobMemory) -> bool:
         """Whether something would be done because a pod is missing: then it must really be missing."""

@@ -1,5 +1,6 @@
 """What the watches have shown so far: jobs, their pods, and nodes."""
 
+from collections import Counter
 from typing import Any
 
 from streamingjob_operator import naming
@@ -16,17 +17,25 @@ class Store:
         self.nodes: dict[str, NodeView] = {}
         self._pods: dict[str, dict[str, PodView]] = {}
         """By job uid, then by name."""
+        self.pod_events: Counter[str] = Counter()
+        """By job uid: how many the watch has shown. A list that was asked for before the last one may be older."""
 
-    def put_job(self, body: Body) -> None:
-        """The newer of what is known and what is given: a watch may lag behind the operator's own writes."""
+    def put_job(self, body: Body) -> bool:
+        """Keeps the newer of what is known and what is given: a watch may lag behind the operator's own writes.
+
+        True if it is news.
+        """
         uid = body["metadata"]["uid"]
         known = self.jobs.get(uid)
-        if known is None or _version(body) >= _version(known):
+        newer = known is None or _version(body) > _version(known)
+        if newer:
             self.jobs[uid] = body
+        return newer
 
     def drop_job(self, uid: str) -> None:
         self.jobs.pop(uid, None)
         self._pods.pop(uid, None)
+        self.pod_events.pop(uid, None)
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
         return tuple(self._pods.get(job_uid, {}).values())
@@ -37,6 +46,7 @@ class Store:
         if job_uid is not None:
             view = view_pod(body)
             self._pods.setdefault(job_uid, {})[view.name] = view
+            self.pod_events[job_uid] += 1
         return str(job_uid) if job_uid is not None else None
 
     def drop_pod(self, body: Body) -> str | None:
@@ -46,6 +56,8 @@ class Store:
         known = pods.get(metadata["name"])
         if known is not None and known.uid == metadata["uid"]:
             del pods[metadata["name"]]
+        if job_uid is not None:
+            self.pod_events[job_uid] += 1
         return str(job_uid) if job_uid is not None else None
 
     def replace_pods(self, job_uid: str, bodies: list[Body]) -> bool:

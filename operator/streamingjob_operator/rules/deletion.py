@@ -4,7 +4,7 @@ waited for."""
 from snapshot_engine.wire.control import StopMode, StopRequest
 from snapshot_engine.wire.spec import DeletionPolicy
 from streamingjob_operator import naming
-from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinalizer, StopJob
+from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinalizer, StopJob, StoreSpec
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason
@@ -20,9 +20,9 @@ def handle_deletion(draft: Draft) -> bool:
     if draft.observation.job.deleting_since is None:
         return False
     draft.status.phase = JobPhase.DELETING
-    draft.status.launch = None
     if naming.FINALIZER in draft.observation.job.finalizers:
         _continue(draft)
+    draft.status.launch = None
     return True
 
 
@@ -40,12 +40,28 @@ def _continue(draft: Draft) -> None:
 
 
 def _begin(draft: Draft) -> None:
+    target = _hash_to_clean_by(draft)
     if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
         name = f"deletion-{draft.observation.job.uid[:8]}"
-        begin(draft, OperationKind.DELETE, OperationStep.STOP, target=draft.running_hash, savepoint=name)
+        begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=name)
         draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
     else:
-        begin(draft, OperationKind.DELETE, OperationStep.KILL, target=draft.running_hash)
+        begin(draft, OperationKind.DELETE, OperationStep.KILL, target=target)
+
+
+def _hash_to_clean_by(draft: Draft) -> str | None:
+    """A stored spec that knows where the checkpoints are, which none of them may change; None if no driver ever ran.
+
+    A job that is suspended, or waits for its next driver, has checkpoints as well.
+    """
+    if draft.status.driver_generation == 0:
+        return None
+    known = draft.running_hash or draft.status.last_good_hash
+    if known is not None or draft.spec is None:
+        return known
+    present = naming.spec_hash(draft.observation.job.raw_spec)
+    draft.act(StoreSpec(present))
+    return present
 
 
 def _continue_stop(draft: Draft) -> None:
@@ -80,16 +96,21 @@ def _after_driver(draft: Draft) -> None:
 
 def _continue_clean(draft: Draft) -> None:
     pod = next(iter(draft.observation.pods_of(naming.CLEANER)), None)
-    if pod is None:
+    if pod is not None and pod.phase == "Succeeded":
+        draft.act(RemoveFinalizer())
+    elif _clean_up_has_failed(draft, pod):
+        _leave_state_behind(draft, pod)
+    elif pod is None:
         draft.act(LaunchCleaner(draft.operation.target_hash or ""))
         draft.look_again(ASK_AGAIN_SECONDS)
-    elif pod.phase == "Succeeded":
-        draft.act(RemoveFinalizer())
-    elif pod.ended or draft.has_passed(draft.operation.step_started_at, CLEANUP_TIMEOUT_SECONDS):
-        _leave_state_behind(draft, pod)
 
 
-def _leave_state_behind(draft: Draft, pod: PodView) -> None:
+def _clean_up_has_failed(draft: Draft, pod: PodView | None) -> bool:
+    too_late = draft.has_passed(draft.operation.step_started_at, CLEANUP_TIMEOUT_SECONDS)
+    return too_late or (pod is not None and pod.ended)
+
+
+def _leave_state_behind(draft: Draft, pod: PodView | None) -> None:
     """A job that cannot be cleaned up must still be deletable."""
     where = draft.status.checkpoint.path or "checkpoint.storage"
     draft.announce(
@@ -97,5 +118,6 @@ def _leave_state_behind(draft: Draft, pod: PodView) -> None:
         f"The checkpoints in {where} could not be removed; remove them by hand",
         warning=True,
     )
-    draft.act(DeletePod(pod.name, pod.uid))
+    if pod is not None:
+        draft.act(DeletePod(pod.name, pod.uid))
     draft.act(RemoveFinalizer())

@@ -73,6 +73,49 @@ def test_a_clean_up_that_fails_says_where_the_checkpoints_are_and_lets_the_job_g
     assert running.finalizers == []
 
 
+def test_checkpoints_of_a_suspended_job_are_removed_as_well(running):
+    running.edit(deletionPolicy="Delete", state="Suspended")
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(3)
+    assert running.status["phase"] == "Suspended" and "driver" not in running.status
+    running.deleting = True
+    running.settle(2)
+    assert running.pods["orders-clean"].spec_hash in running.stored
+
+
+def test_checkpoints_of_a_job_that_waits_for_its_next_driver_are_removed_as_well(running):
+    running.edit(deletionPolicy="Delete")
+    for _ in range(2):  # the second restart waits
+        running.crash_driver()
+        running.look()
+    running.settle(3)
+    assert "launch" in running.status and "driver" not in running.status
+    running.deleting = True
+    running.settle(2)
+    assert running.pods["orders-clean"].spec_hash in running.stored
+
+
+def test_a_job_that_never_had_a_driver_has_nothing_to_remove(world):
+    world.edit(deletionPolicy="Delete", state="Suspended")
+    world.settle(2)
+    assert world.finalizers == [naming.FINALIZER]
+    world.deleting = True
+    world.look()
+    assert not world.actions(LaunchCleaner) and world.finalizers == []
+
+
+def test_a_cleaner_that_cannot_be_launched_does_not_keep_the_job_for_ever(running):
+    running.edit(deletionPolicy="Delete")
+    running.look()
+    running.deleting = True
+    running.settle(3)
+    del running.pods["orders-clean"]
+    running.pass_time(301)
+    running.look()
+    assert "CleanupFailed" in running.reasons() and running.finalizers == []
+
+
 def test_no_driver_is_launched_for_a_job_that_is_being_deleted(running):
     running.edit(deletionPolicy="Delete")
     running.look()
