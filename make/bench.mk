@@ -2,7 +2,7 @@
 BENCH_PY := benchmarks/.envs/harness/bin/python
 BENCH_STAMP := benchmarks/.envs/harness/.ready
 
-.PHONY: bench bench-quick bench-scenarios bench-smoke bench-check bench-prepare bench-reach bench-coordinator bench-loops bench-metrics bench-recovery profile
+.PHONY: bench bench-quick bench-scenarios bench-smoke bench-check bench-prepare bench-reach bench-coordinator bench-loops bench-metrics bench-operator bench-recovery profile
 $(BENCH_STAMP): benchmarks/environments.py
 	@command -v java >/dev/null || { echo "Java 17 is needed by the peers: apt-get install openjdk-17-jre-headless"; exit 1; }
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the peers' jars: apt-get install maven"; exit 1; }
@@ -42,6 +42,9 @@ bench-loops: $(STAMP) $(KERNELS)  ## a loop with a checkpoint each second agains
 
 bench-recovery: $(STAMP) $(KERNELS)  ## kill to first new output by strategy, what exchanges cost, catch-up after an absence
 	$(PY) -m benchmarks.scenarios.recovery
+
+bench-operator: $(STAMP)  ## 200 jobs with a checkpoint each second on an API server alone: the operator's processor, memory, calls
+	$(PY) -m pytest -q -s tests/operator/api_server/test_fleet.py
 
 profile: $(BENCH_STAMP) $(KERNELS)  ## where a slot spends its time: a flame graph (QUERY=tumbling, q5, ...)
 	$(BENCH_PY) -m benchmarks.scenarios.profile --query $(or $(QUERY),tumbling)

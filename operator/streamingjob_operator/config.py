@@ -1,6 +1,6 @@
 """How this operator process was asked to run."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,5 @@ class OperatorConfig:
     """Needs a right for the whole cluster, so not with namespaced rights."""
     make_service_accounts: bool = True
     """False where jobs must bring their own, because the operator may not make roles."""
-    pod_labels: dict[str, str] = field(default_factory=dict)
     workers: int = 16
     """Reconciles at the same time, of different jobs."""

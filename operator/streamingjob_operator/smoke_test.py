@@ -36,13 +36,22 @@ async def _run(namespace: str, claim: str) -> int:
 
 
 def _job(namespace: str, storage: dict[str, object] | None) -> dict[str, object]:
-    checkpoint = {"storage": storage} if storage is not None else {}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": NAME, "namespace": namespace},
-        "spec": {"pipeline": {"source": SOURCE}, "checkpoint": checkpoint},
+        "spec": {
+            "pipeline": {"source": SOURCE},
+            "checkpoint": {"storage": storage} if storage is not None else {},
+            "deletionPolicy": "Delete",  # the next test is another job, and may not take this one's state
+            "driver": {"podTemplate": _small("driver")},
+            "executor": {"podTemplate": _small("executor")},
+        },
     }
+
+
+def _small(container: str) -> dict[str, object]:
+    return {"spec": {"containers": [{"name": container, "resources": {"requests": {"cpu": "50m"}}}]}}
 
 
 async def _expect_refusal(kube: Kube, namespace: str) -> int:
@@ -59,17 +68,27 @@ async def _expect_refusal(kube: Kube, namespace: str) -> int:
 
 
 async def _run_job(kube: Kube, namespace: str, claim: str) -> int:
-    await kube.delete(STREAMING_JOBS, namespace, NAME)
-    await kube.create(STREAMING_JOBS, _job(namespace, {"pvc": {"claimName": claim, "subPath": NAME}}))
     deadline = time.monotonic() + TIMEOUT_SECONDS
+    await _delete(kube, namespace, deadline)
+    await kube.create(STREAMING_JOBS, _job(namespace, {"pvc": {"claimName": claim, "subPath": NAME}}))
     status: dict[str, object] = {}
     while time.monotonic() < deadline and status.get("phase") not in ("Finished", "Failed"):
         await asyncio.sleep(1)
         status = (await kube.get(STREAMING_JOBS, namespace, NAME) or {}).get("status", {})
     print(f"{NAME}: {status.get('phase')}: {status.get('error') or status.get('conditions')}")
     if status.get("phase") != "Finished":
-        return 1
+        return 1  # and the job stays, to be looked at
+    return await _delete(kube, namespace, deadline)
+
+
+async def _delete(kube: Kube, namespace: str, deadline: float) -> int:
+    """With its checkpoints, which takes a moment."""
     await kube.delete(STREAMING_JOBS, namespace, NAME)
+    while await kube.get(STREAMING_JOBS, namespace, NAME) is not None:
+        if time.monotonic() > deadline:
+            print(f"{NAME}: deleted, and still there")
+            return 1
+        await asyncio.sleep(0.5)
     return 0
 
 

@@ -46,13 +46,17 @@ class Operator:
 
     def helm(self, *arguments: str) -> str:
         command = [self._helm, "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", self.namespace.name]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, f"helm {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def install_as_the_readme_says(self) -> str:
         """For the whole cluster, the CRD included."""
         return self.helm("install", self.release, str(CHART), *_options(self._image_values()), "--wait", "--timeout=4m")
+
+    def upgrade_as_the_readme_says(self, *settings: str) -> str:
+        options = _options([*self._image_values(), *settings])
+        return self.helm("upgrade", self.release, str(CHART), *options, "--wait", "--timeout=4m")
 
     def install(self, *settings: str) -> str:
         values = [

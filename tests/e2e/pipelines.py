@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -74,18 +75,35 @@ def check_regions(folder: Path, count: int) -> pa.Table:
     return table
 
 
+WINDOW = ["key", "window", "rows", "total", "first", "last"]
+WINDOW_ORDER = [("key", "ascending"), ("window", "ascending")]
+
+
 def check_windows(folder: Path, count: int) -> None:
     """Every row counted once, in its window, whatever happened meanwhile."""
-    import numpy as np
+    found, expected = windows_of(folder), expected_windows(count)
+    assert found.num_rows == expected.num_rows, f"{found.num_rows} windows instead of {expected.num_rows}"
+    assert found.cast(expected.schema).equals(expected), "a window was counted wrongly"
 
+
+def check_windows_begun_twice(folder: Path, count: int) -> None:
+    """As after a job that began anew: every window is there, those of the first beginning once more, each the same."""
+    found, expected = windows_of(folder), expected_windows(count)
+    times = found.group_by(WINDOW, use_threads=False).aggregate([([], "count_all")])
+    assert found.num_rows > expected.num_rows, "nothing is there twice: it did not begin anew"
+    assert pc.max(times["count_all"]).as_py() == 2
+    once = times.select(WINDOW).sort_by(WINDOW_ORDER).cast(expected.schema)
+    assert once.equals(expected), "a window was counted wrongly"
+
+
+def windows_of(folder: Path) -> pa.Table:
+    table = rows_of(folder)
+    start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms")), pa.int64())
+    return table.append_column("window", start).select(WINDOW).sort_by(WINDOW_ORDER)
+
+
+def expected_windows(count: int) -> pa.Table:
     offsets = np.arange(count)
     everything = pa.table({"key": offsets % 64, "seq": offsets // 64, "window": offsets // 1000 * 1000})
     wanted = [("seq", "count"), ("seq", "sum"), ("seq", "min"), ("seq", "max")]
-    names = ["key", "window", "rows", "total", "first", "last"]
-    expected = everything.group_by(["key", "window"]).aggregate(wanted).rename_columns(names)
-    table = rows_of(folder)
-    start = pc.cast(pc.cast(table["window_start"], pa.timestamp("ms")), pa.int64())
-    found = table.append_column("window", start).select(names)
-    order = [("key", "ascending"), ("window", "ascending")]
-    assert found.num_rows == expected.num_rows, f"{found.num_rows} windows instead of {expected.num_rows}"
-    assert found.sort_by(order).cast(expected.schema).equals(expected.sort_by(order)), "a window was counted wrongly"
+    return everything.group_by(["key", "window"]).aggregate(wanted).rename_columns(WINDOW).sort_by(WINDOW_ORDER)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,22 @@ class StreamingJob:
             return None
 
         return self.namespace.wait_for(f"{self.name}: {what}", look, seconds=seconds)
+
+    @contextlib.contextmanager
+    def watching(self, expression: str, *, seconds: float = 60) -> Iterator[None]:
+        """Leaves when the job is such as a jsonpath says, and was so after entering.
+
+        Asking again and again would take the processor from what is measured meanwhile; this only waits to be told.
+        """
+        kubectl = self.namespace.cluster_kubectl
+        words = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", "--namespace", self.namespace.name, "wait"]
+        words += [f"sj/{self.name}", f"--for=jsonpath={expression}", f"--timeout={seconds:.0f}s"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as waiting:
+            try:
+                yield
+            finally:
+                said, _ = waiting.communicate(timeout=seconds + 10)
+        assert waiting.returncode == 0, f"{self.name}: {expression}: {said}"
 
     def until_ready(self, *, seconds: float = 480) -> None:
         timeout = f"--timeout={seconds:.0f}s"

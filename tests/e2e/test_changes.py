@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pipelines import KEYED, check_windows
+from pipelines import KEYED, check_windows, check_windows_begun_twice
 
 RATE = 2000
 
@@ -58,10 +58,13 @@ def test_an_upgrade_with_state_keeps_the_output_exact(job, mode):
 
 
 def test_a_stateless_upgrade_begins_anew(job):
-    start(job, 60, upgradeMode="Stateless")
+    count = start(job, 30, upgradeMode="Stateless")
+    job.until_rows(64)
     job.patch(checkpoint={"interval": "2s"})
     status = until_upgraded(job, 2)
     assert all("lastRestoredCheckpoint" not in region for region in status["regions"]), status["regions"]
+    job.until_finished()
+    check_windows_begun_twice(job.output, count)
 
 
 def test_an_upgrade_that_cannot_be_planned_leaves_the_old_job_running(job):
@@ -82,6 +85,19 @@ def test_an_upgrade_whose_image_is_not_there_leaves_the_old_job_running(job):
     assert "no-such-image" in job.condition("Stalled")["message"]
     assert status["driver"]["generation"] == 1
     assert job.condition("Ready")["status"] == "False"
+    job.until_finished()
+    check_windows(job.output, count)
+
+
+def test_an_upgrade_that_cannot_start_brings_the_old_job_back(job):
+    count = start(job, 90, readyTimeout="30s")
+    nowhere = {"spec": {"nodeSelector": {"no-such-label": "anywhere"}}}
+    job.patch(executor={"podTemplate": nowhere})
+    status = job.until("the rollback", lambda s: s["driver"]["generation"] == 3 and s["phase"] == "Running")
+    ready = job.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "RolledBack"), ready
+    assert "30 s" in ready["message"], ready
+    assert job.events("RolledBack") and status["restarts"] == 0
     job.until_finished()
     check_windows(job.output, count)
 

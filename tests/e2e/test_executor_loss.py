@@ -58,10 +58,8 @@ def test_only_the_region_of_a_deleted_executor_restarts_and_within_one_and_a_hal
     (region,) = regions
     before = job.attempts()
 
-    killed_at = delete_now(pod)
-    time.sleep(3.0)  # asking all the time would take the processor from what is measured
-
-    job.until("the region's restart", lambda s: job.attempts()[str(region)] == before[str(region)] + 1, seconds=60)
+    with job.watching(f'{{.status.regions[?(@.id=="{region}")].attempt}}={before[str(region)] + 1}'):
+        killed_at = delete_now(pod)
     job.until_running()
     back = job.namespace.wait_for(
         "the standby to be back", lambda: len(job.running("executor")) == 4 or None, seconds=60, every=0.2

@@ -43,7 +43,7 @@ def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it
     operator = not_installed
     operator.install_as_the_readme_says()
     job = make_job("orders")
-    count = RATE * 60
+    count = RATE * 90
     job.apply(KEYED, count=count, rate=RATE, parallelism=2)
     job.until_ready()
 
@@ -54,6 +54,15 @@ def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it
     operator.install_as_the_readme_says()
 
     job.until("news of the job", lambda s: s["checkpoint"]["lastCompletedId"] > before)
+    operator.upgrade_as_the_readme_says("podAnnotations.upgraded=yes")
     status = job.until_finished()
     check_windows(job.output, count)
     assert status["driver"]["generation"] == 1 and status["restarts"] == 0
+
+
+def test_helm_test_runs_a_small_job_as_often_as_it_is_asked_to(operator, namespace):
+    claim = namespace.shared_volume("smoke")
+    operator.install(f"test.claimName={claim}")
+    for _ in range(2):
+        print(operator.helm("test", operator.release, "--timeout=5m"))
+    assert namespace.items("sj") == []

@@ -11,19 +11,36 @@ from test_executor_loss import a_working_executor, start_three_regions
 RATE = 600
 COUNT = RATE * 75
 
-# A slot that finds a file of its region's name takes more memory than its pod may have.
+# A slot that finds a file of its region's name takes more memory than its pod may have. The kernel kills the largest
+# process: the slot itself, or, where many small ones take the memory, the executor's JVM and so the container.
 GREEDY = REGIONS.replace(
     "    splits = env.parallelism\n",
     """    splits = env.parallelism
 
     def number(o):
+        import subprocess
         from pathlib import Path
 
-        order = Path(out).parent / f"take-all-memory-{int(o[0]) % splits if len(o) else -1}"
-        if order.exists():
-            order.unlink()
+        region = int(o[0]) % splits if len(o) else -1
+        mine = Path(out).parent / f"take-all-memory-yourself-{region}"
+        others = Path(out).parent / f"have-all-memory-taken-{region}"
+        if mine.exists():
+            mine.unlink()
             hoard = [bytearray(b"x" * (64 << 20)) for _ in range(64)]
+        if others.exists():
+            others.unlink()
+            make_the_jvm_the_first_to_go()
+            take = "import time; hoard = b'x' * (24 << 20); time.sleep(60)"
+            hoarders = [subprocess.Popen(["python", "-I", "-S", "-c", take]) for _ in range(48)]
         return o.astype(np.int64)
+
+    def make_the_jvm_the_first_to_go():
+        from pathlib import Path
+
+        pid = os.getppid()
+        while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 """,
 ).replace('"n": lambda o: o.astype(np.int64),', '"n": number,')
@@ -35,15 +52,32 @@ def others_are_undisturbed(job, region, before):
 
 
 def test_a_slot_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):
-    start_three_regions(job, source=GREEDY, count=COUNT)
-    _, (region,) = a_working_executor(job)
-    before = job.attempts()
-    (job.output.parent / f"take-all-memory-{region}").touch()
-    job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=90)
-    job.until_running()
+    pod, region, before = run_out_of_memory(job, "take-all-memory-yourself")
+    assert pod in job.running("executor"), "the slot died, and the container lives on"
     assert others_are_undisturbed(job, region, before)
     job.until_finished()
     check_regions(job.output, COUNT)
+
+
+def test_a_container_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):
+    pod, region, before = run_out_of_memory(job, "have-all-memory-taken")
+    job.namespace.wait_for("the container's end", lambda: pod not in job.running("executor") or None)
+    said = job.events("ExecutorLost")
+    assert any(pod in message and "OOMKilled" in message for message in said), said
+    assert others_are_undisturbed(job, region, before)
+    job.until_finished()
+    check_regions(job.output, COUNT)
+
+
+def run_out_of_memory(job, order):
+    """Returns the pod and the region that it happened to, and all attempts before, when all regions run again."""
+    start_three_regions(job, source=GREEDY, count=COUNT)
+    pod, (region,) = a_working_executor(job)
+    before = job.attempts()
+    (job.output.parent / f"{order}-{region}").touch()
+    job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=90)
+    job.until_running()
+    return pod, region, before
 
 
 def test_an_evicted_executor_takes_only_its_region_with_it(job):

@@ -97,6 +97,8 @@ class JobMaster:
         self.changed = asyncio.Event()
         self.requests = []
         self.stopped_with = None
+        self.holds_back_progress = False
+        """As a driver does when it is asked to; without, every change is answered at once."""
         self.status = {
             "version": 1,
             "name": "orders",
@@ -133,6 +135,8 @@ class JobMaster:
 
     async def _status(self, request):
         self._require_token(request)
+        if "since" in request.query and self.holds_back_progress:
+            await asyncio.sleep(float(request.query["progress"]))
         if request.query.get("since") == str(self.revision):
             self.changed.clear()
             with contextlib.suppress(TimeoutError):
