@@ -36,3 +36,8 @@ def annotation_queries(dashboard: Mapping[str, Any]) -> dict[str, str]:
 def metrics_in(expr: str) -> set[str]:
     found = re.findall(r"\bstreamingjob_[a-z_]+\b(?=[{\[) ]|$)", expr)
     return set(found) - {"streamingjob_namespace"}  # a label
+
+
+def showing_every_comparison(expr: str) -> str:
+    """An alert's expression that answers 0 or 1 where the alert is silent or not: nothing, if its sides never meet."""
+    return re.sub(r" (>|<|==) ", r" \1 bool ", expr)

@@ -6,6 +6,7 @@ where the operator runs.
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from snapshot_engine.wire.control import LossReason
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -85,7 +86,7 @@ class OperatorMetrics:
         labels = (job.name, job.namespace)
         self._created.labels(*labels).set(job.created_at.timestamp())
         self._restarts.labels(*labels).set(status.restarts)
-        self.drivers_replaced.labels(*labels)  # there from the start, so that its first increase shows
+        self._show_counters(labels)
         driver = status.driver
         answers = driver is not None and driver.ready_at is not None and status.silent_since is None
         self._driver_up.labels(*labels).set(answers)
@@ -95,10 +96,18 @@ class OperatorMetrics:
             self._last_checkpoint.labels(*labels).set(status.checkpoint.completed_at.timestamp())
         self._show_phase(labels, status.phase)
 
+    def _show_counters(self, labels: tuple[str, str]) -> None:
+        """There from the start, so that their first increase shows."""
+        self.drivers_replaced.labels(*labels)
+        for reason in LossReason:
+            self.pod_losses.labels(*labels, reason)
+
     def forget_job(self, name: str, namespace: str) -> None:
         labels = (name, namespace)
-        self.drivers_replaced.labels(*labels)  # what is not there cannot be removed
+        self._show_counters(labels)  # what is not there cannot be removed
         self.drivers_replaced.remove(*labels)
+        for reason in LossReason:
+            self.pod_losses.remove(*labels, reason)
         for gauge in (self._last_checkpoint, self._created, self._progress_window, self._driver_up, self._restarts):
             gauge.labels(*labels)
             gauge.remove(*labels)

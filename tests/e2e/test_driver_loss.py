@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from localcluster.errors import ClusterError
 from pipelines import KEYED, check_windows
 
 RATE = 2000
@@ -30,7 +33,8 @@ def test_a_driver_process_that_dies_is_replaced_and_the_output_stays_exact(job):
     job.until_ready()
     job.until_checkpoint(3)
     (first,) = job.running("driver")
-    job.namespace.execute(first, "python", "-c", "import os, signal; os.kill(1, signal.SIGTERM); os.kill(-1, 9)")
+    with contextlib.suppress(ClusterError):  # the container may go before the command's answer has come
+        job.namespace.execute(first, "python", "-c", "import os; os.kill(-1, 9)")
     job.until("the next driver", lambda s: s["driver"]["generation"] >= 2 and s["phase"] == "Running")
     job.until_finished()
     check_windows(job.output, COUNT)

@@ -69,3 +69,12 @@ def test_a_deleted_job_leaves_no_series(registry, metrics):
     left = [s for family in registry.collect() for s in family.samples if "streamingjob" in s.labels]
     assert left == []
     assert value(registry, "jobs", phase="Running") == 0
+
+
+def test_counters_of_a_job_begin_at_nought_and_go_with_it(registry, metrics):
+    metrics.show_job(job(), StreamingJobStatus(phase=JobPhase.RUNNING))
+    assert value(registry, "pod_losses_total", **LABELS, reason="PodGone") == 0
+    assert value(registry, "drivers_replaced_total", **LABELS) == 0
+    metrics.forget_job("orders", "shop")
+    assert value(registry, "pod_losses_total", **LABELS, reason="PodGone") is None
+    assert value(registry, "drivers_replaced_total", **LABELS) is None
