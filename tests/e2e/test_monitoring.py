@@ -34,7 +34,7 @@ def annotated_targets(pods: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     found = {}
     for pod in pods:
         said = pod["metadata"].get("annotations", {})
-        if said.get("prometheus.io/scrape") == "true" and pod["status"].get("podIP"):
+        if said.get("prometheus.io/scrape") == "true" and pod["status"]["phase"] == "Running":
             assert said.get("prometheus.io/path", "/metrics") == "/metrics"
             address = f"{pod['status']['podIP']}:{said['prometheus.io/port']}"
             found[address] = {"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]}
