@@ -3,7 +3,7 @@
 from typing import Any
 
 Entry = dict[str, Any]
-_SAME = ("engine", "query", "keys", "key_type", "parallelism")
+_SAME = ("engine", "query", "keys", "key_type", "parallelism", "input")
 
 
 def price_of_checkpoints(entries: list[Entry]) -> list[Entry]:

@@ -11,6 +11,7 @@ from benchmarks.environments import Environment
 from benchmarks.launch import Measurement, Worker
 from benchmarks.nexmark.datasets import open_dataset
 from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.topics import fill_topic
 from benchmarks.paths import WORK
 from benchmarks.settings import Run, Settings
 from benchmarks.worker import Job
@@ -25,6 +26,7 @@ class Engine:
     `checkpoints` says whether the engine can run with or without them ("optional"), always has them
     ("always": each micro-batch is one), or is not compared with them ("never"). `scale` is the share of a
     slice that the engine's checks take; a full one would take slow engines minutes. `layout`: which files it reads.
+    `topic_queries`: what it can also read from a Kafka topic.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Engine:
     layout: str = "slices"
     parallelisms: tuple[int, ...] = (1, 2, 4)
     variables: dict[str, str] = field(default_factory=dict, hash=False)
+    topic_queries: tuple[str, ...] = ()
 
     def install(self) -> None:
         self.environment.install()
@@ -66,6 +69,7 @@ def build_job(engine: Engine, settings: Settings) -> Job:
     dataset = open_dataset(settings.stream, settings.slices)
     tables = QUERIES[settings.query].tables
     files = dataset.files(engine.layout, settings.parallelism)
+    topics = {table: fill_topic(dataset, table, settings.parallelism) for table in tables if settings.input == "topic"}
     return Job(
         query=settings.query,
         files={table: _names(files(table)) for table in tables},
@@ -76,6 +80,8 @@ def build_job(engine: Engine, settings: Settings) -> Job:
         checkpoint_interval_ms=settings.checkpoint_interval_ms,
         sink=settings.sink,
         directory=str(directory_of(engine, settings)),
+        servers=next((servers for servers, _ in topics.values()), ""),
+        topics={table: topic for table, (_, topic) in topics.items()},
         options={**engine.options, **settings.options},
     )
 

@@ -78,12 +78,15 @@ def _call(*command: str) -> None:
         raise SystemExit(f"installing a peer failed ({error.returncode}): {' '.join(command)}") from error
 
 
-HARNESS = Environment("harness", ("duckdb~=2.0", "pyarrow~=26.0", "numpy<2.5", "matplotlib~=3.11", "py-spy~=0.4"))
+HARNESS = Environment(
+    "harness", ("duckdb~=2.0", "pyarrow~=26.0", "numpy<2.5", "matplotlib~=3.11", "py-spy~=0.4", "confluent-kafka~=2.16")
+)
 FLINK = Environment(
     "flink",
     ("apache-flink==2.3.0",),
     (
         "org.apache.flink:flink-sql-parquet:2.3.0",
+        "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2",
         "org.apache.hadoop:hadoop-client-api:3.4.1",
         "org.apache.hadoop:hadoop-client-runtime:3.4.1",
     ),

@@ -17,6 +17,7 @@ from benchmarks.nexmark import queries as q
 from benchmarks.worker import Job, serve
 from snapshot_engine.api import Avg, Count, DataStream, Environment, Max, Session, Sliding, Sum, Tumbling, col, lit
 from snapshot_engine.connectors.discard import DiscardSink
+from snapshot_engine.connectors.kafka_source import KafkaSource
 from snapshot_engine.connectors.parquet_files import ParquetSource
 from snapshot_engine.connectors.parquet_sink import ParquetSink
 from snapshot_engine.graph.execution import ExecutionGraph
@@ -210,12 +211,12 @@ def build(env: Environment, job: Job) -> None:
     _QUERIES[job.query](*tables).sink_to(sink, uid="out")
 
 
-def _source(job: Job, table: str) -> ParquetSource:
-    wanted = _COLUMNS.get(job.query, {}).get(table)
+def _source(job: Job, table: str) -> ParquetSource | KafkaSource:
     source = ParquetSource(job.files[table])
-    if wanted is None:
-        return source
+    wanted = _COLUMNS.get(job.query, {}).get(table, source.schema.names)
     schema = pa.schema([source.schema.field(name) for name in wanted])
+    if job.topics:
+        return KafkaSource(job.servers, job.topics[table], schema, bounded=True)
     return ParquetSource(job.files[table], schema)
 
 

@@ -23,7 +23,7 @@ class Outcome:
 def takes_part(engine: Engine, settings: Settings) -> bool:
     """Not every engine can do every cell; one that checkpoints always is measured where checkpoints are
     on."""
-    if settings.query not in engine.queries:
+    if settings.query not in (engine.topic_queries if settings.input == "topic" else engine.queries):
         return False
     if settings.parallelism not in engine.parallelisms:
         return False
@@ -34,7 +34,8 @@ def takes_part(engine: Engine, settings: Settings) -> bool:
 
 def describe(settings: Settings) -> str:
     checkpoints = f"checkpoints each {settings.checkpoint_interval_ms} ms"
+    query = f"{settings.query} from a topic" if settings.input == "topic" else settings.query
     return (
-        f"{settings.query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
+        f"{query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
         f"{settings.parallelism} slots, {checkpoints if settings.checkpoint_interval_ms else 'no checkpoints'}"
     )

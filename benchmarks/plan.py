@@ -69,6 +69,17 @@ def reach_plan() -> Plan:
     return Plan("reach", cells, repetitions=2, target_seconds=3, fresh_workers=False, engines=engines)
 
 
+def topic_cells() -> tuple[Settings, ...]:
+    """The same events from a Kafka topic, for the engines that have a connector."""
+    cells = (nexmark("q1", EVERY_SECOND), headline(100_000, EVERY_SECOND), nexmark("q11", EVERY_SECOND))
+    return tuple(replace(cell, input="topic") for cell in cells)
+
+
+def topics_plan() -> Plan:
+    engines = ("snapshot-engine", "flink-sql-heap")
+    return Plan("topics", topic_cells(), repetitions=2, target_seconds=3, fresh_workers=False, engines=engines)
+
+
 def smoke_plan() -> Plan:
     """Every engine and query once over few rows: shows that everything runs, measures nothing of worth."""
     cells = (headline(1_000, EVERY_SECOND), headline(1_000, EVERY_SECOND, "string"))
@@ -84,10 +95,11 @@ def _full_cells() -> Iterator[Settings]:
     yield headline(100_000, EVERY_SECOND, key_type="string")
     for parallelism in (1, 4):
         yield headline(100_000, EVERY_SECOND, parallelism=parallelism)
+    yield from topic_cells()
     for query in NEXMARK_QUERIES:
         yield nexmark(query, NO_CHECKPOINTS)
         if QUERIES[query].stateful:
             yield nexmark(query, EVERY_SECOND)
 
 
-PLANS = {"full": full_plan, "quick": quick_plan, "reach": reach_plan, "smoke": smoke_plan}
+PLANS = {"full": full_plan, "quick": quick_plan, "reach": reach_plan, "smoke": smoke_plan, "topics": topics_plan}

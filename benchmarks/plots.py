@@ -61,8 +61,8 @@ def _plot_growth(entries: list[Entry], figure_name: str, file: Path) -> Path:
 
 
 def _label(cell: tuple[Any, ...]) -> str:
-    query, keys, key_type, parallelism, interval = cell
-    return f"{query}\n{keys:,} {key_type}\n{parallelism} slots, {interval} ms"
+    query, keys, key_type, parallelism, interval, source = cell
+    return f"{query}{' (topic)' if source == 'topic' else ''}\n{keys:,} {key_type}\n{parallelism} slots, {interval} ms"
 
 
 def _save(figure: Any, file: Path) -> Path:

@@ -7,9 +7,17 @@ from benchmarks.peers.catalogue import PEERS
 
 OUR_ENGINE = "snapshot-engine"
 _QUERIES = tuple(QUERIES)
+_TOPIC_QUERIES = ("q0", "q1", "q2", "tumbling", "q11")
 _OURS = (
-    Engine(OUR_ENGINE, "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "spark"}),
-    Engine("snapshot-engine-forked", "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "forked"}),
+    Engine(OUR_ENGINE, "benchmarks.ours", PROJECT, _QUERIES, {"launcher": "spark"}, topic_queries=_TOPIC_QUERIES),
+    Engine(
+        "snapshot-engine-forked",
+        "benchmarks.ours",
+        PROJECT,
+        _QUERIES,
+        {"launcher": "forked"},
+        topic_queries=_TOPIC_QUERIES,
+    ),
 )
 ENGINES: tuple[Engine, ...] = (*_OURS, *PEERS)
 

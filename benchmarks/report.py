@@ -11,6 +11,7 @@ from benchmarks.outcomes import Outcome
 from benchmarks.scenario_runs import read_scenarios, render_scenarios
 
 Entry = dict[str, Any]
+_INPUTS = {"files": "Parquet files", "topic": "a Kafka topic"}
 _SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")
 
 
@@ -26,6 +27,7 @@ def entry_of(outcome: Outcome) -> Entry:
         "parallelism": settings.parallelism,
         "checkpoint_interval": settings.checkpoint_interval_ms,
         "sink": settings.sink,
+        "input": settings.input,
         "verdict": outcome.verdict,
         "repetitions": len(outcome.runs) if outcome.equal else 0,
         "latency": None,
@@ -93,7 +95,7 @@ def _cells(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def cell_key(entry: Entry) -> tuple[Any, ...]:
-    names = ("query", "keys", "key_type", "parallelism", "checkpoint_interval")
+    names = ("query", "keys", "key_type", "parallelism", "checkpoint_interval", "input")
     return tuple(entry[name] for name in names)
 
 
@@ -103,7 +105,7 @@ def _cell_lines(cell: list[Entry]) -> list[str]:
     lines = [
         f"## {first['query']}: {QUERIES[first['query']].description}",
         "",
-        f"{first['keys']:,} {first['key_type']} keys, {first['parallelism']} slots, "
+        f"{first['keys']:,} {first['key_type']} keys, {first['parallelism']} slots, from {_INPUTS[first['input']]}, "
         + (f"checkpoints each {interval} ms" if interval else "no checkpoints"),
         "",
         "| engine | rows per core-second | ± | rows/s | ± | peak memory | rows | runs |",

@@ -50,7 +50,7 @@ def turns_of(plan: Plan, engines: list[Engine]) -> list[tuple[Engine, Settings]]
 def _turn_key(plan: Plan, engine: Engine, cell: Settings) -> object:
     if plan.once:
         return engine.name, cell.query, cell.stream.key_type
-    return engine.name, cell.query, cell.stream, cell.parallelism, cell.checkpoint_interval_ms
+    return engine.name, cell.query, cell.stream, cell.parallelism, cell.checkpoint_interval_ms, cell.input
 
 
 class KeptSessions:

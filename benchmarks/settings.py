@@ -8,7 +8,7 @@ from benchmarks.nexmark.events import Stream
 
 @dataclass(frozen=True)
 class Settings:
-    """A cell of the benchmark: all that may change a figure, except the engine."""
+    """A cell of the benchmark: all that may change a figure, except the engine. `input`: "files" or "topic"."""
 
     query: str
     stream: Stream = field(default_factory=Stream)
@@ -16,6 +16,7 @@ class Settings:
     parallelism: int = 2
     checkpoint_interval_ms: int = 0
     sink: str = "discard"
+    input: str = "files"
     timeout_seconds: float = 600.0
     options: dict[str, Any] = field(default_factory=dict, hash=False)
 

@@ -36,6 +36,9 @@ class Job:
     checkpoint_interval_ms: int
     sink: str
     directory: str
+    servers: str = ""
+    topics: dict[str, str] = field(default_factory=dict)
+    """Where the same rows are read from instead, if there are any: a topic of each table, as JSON."""
     options: dict[str, Any] = field(default_factory=dict)
 
     @property

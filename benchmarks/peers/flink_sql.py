@@ -131,12 +131,20 @@ def tables_of(job: Job) -> tuple[str, ...]:
 
 
 def create_source(env: TableEnvironment, job: Job, table: str, watermark: bool = True) -> None:
-    directory = link_files(job.files[table], Path(job.directory) / "input" / table)
     columns = _COLUMNS[table].format(key="BIGINT" if job.key_type == "int" else "STRING")
     event_time = ", rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND"
     env.execute_sql(f"""
         CREATE TEMPORARY TABLE {table} ({columns}{event_time if watermark else ""})
-        WITH ('connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'parquet'{_monitoring(job)})""")
+        WITH ({_connector(job, table)})""")
+
+
+def _connector(job: Job, table: str) -> str:
+    if job.topics:
+        return f"""'connector' = 'kafka', 'topic' = '{job.topics[table]}', 'format' = 'json',
+            'properties.bootstrap.servers' = '{job.servers}', 'scan.startup.mode' = 'earliest-offset',
+            'scan.bounded.mode' = 'latest-offset'"""
+    directory = link_files(job.files[table], Path(job.directory) / "input" / table)
+    return f"'connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'parquet'{_monitoring(job)}"
 
 
 def _monitoring(job: Job) -> str:

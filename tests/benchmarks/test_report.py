@@ -60,7 +60,7 @@ RATES = {"ours": 1.0, "ours-forked": 0.5, "slow": 8.0, "best": 4.0}
 
 def test_the_ratio_is_to_the_best_peer_of_the_same_cell_and_not_to_a_variant_of_itself() -> None:
     entries = [entry_of(outcome(name, [cpu])) for name, cpu in RATES.items()]
-    assert ratios_of(entries, "ours") == {"tumbling/1000/int/2/1000": pytest.approx(4.0)}
+    assert ratios_of(entries, "ours") == {"tumbling/1000/int/2/1000/files": pytest.approx(4.0)}
 
 
 def test_only_a_loss_beyond_the_tolerance_is_a_regression() -> None:

@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from snapshot_engine.api import Environment
+from snapshot_engine.api import Count, Environment, Tumbling
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.connectors.parquet_files import ParquetSource
 from snapshot_engine.runtime import commits
 from snapshot_engine.storage.errors import NoIdsLeft
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
@@ -134,3 +137,23 @@ def test_storage_that_gives_out_no_ids_aborts_checkpoints_until_it_does(
     assert "the disk is full" in reasons[0]
     assert result.outcome is Outcome.FINISHED
     assert numbers_in(sink) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("interval", [None, 0.01])
+def test_slots_that_have_nothing_to_read_hold_nothing_up(tmp_path: Path, interval: float | None) -> None:
+    """One file for three sources: two have ended before the job runs, and say so to barriers and watermarks alike."""
+    rows = {"key": [n % 7 for n in range(COUNT)], "ts": list(range(COUNT))}
+    pq.write_table(pa.table(rows), tmp_path / "only.parquet", row_group_size=100)
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        read = env.from_source(ParquetSource(tmp_path / "only.parquet"), uid="rows").with_watermark("ts")
+        counted = read.key_by("key").window(Tumbling("1s")).aggregate(rows=Count()).uid("counts")
+        counted.sink_to(sink, uid="out")
+
+    for number in range(3):
+        result = run_pipeline(
+            pipeline, storage=tmp_path / f"checkpoints-{number}", parallelism=3, interval=interval, uid=str(number)
+        )
+        assert result.outcome is Outcome.FINISHED
+        assert sum(row["rows"] for row in sink.read_committed()) == (number + 1) * COUNT
