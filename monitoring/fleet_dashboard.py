@@ -30,7 +30,9 @@ def of_drivers(metric: str) -> str:
 JOBS_ROW = Row(
     "Jobs",
     [
-        Panel("Jobs by phase", [("max by (phase) (streamingjob_operator_jobs)", "{{phase}}")], stacked=True),
+        Panel("Jobs by phase",
+              [(f"count by (phase) (max by ({BY_JOB}, phase) (streamingjob_operator_job_phase{JOBS}) == 1)",
+                "{{phase}}")], stacked=True),
         Panel("Since the last checkpoint",
               [(f"time() - max by ({BY_JOB}) (streamingjob_operator_last_checkpoint_timestamp_seconds{JOBS})",
                 JOB_NAME)],

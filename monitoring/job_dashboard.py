@@ -41,8 +41,9 @@ AT_A_GLANCE = Row(
     "At a glance",
     stats=True,
     panels=[
-        Panel("Regions running", [(f"sum(streamingjob_regions_running{JOB}) / sum(streamingjob_regions{JOB})", "")],
-              "percentunit", width=4),
+        Panel("Regions running", [(f"sum(streamingjob_regions_running{JOB} + streamingjob_regions_finished{JOB})"
+                                   f" / sum(streamingjob_regions{JOB})", "")],
+              "percentunit", "Or finished", width=4),
         Panel("Slots connected", [(f"sum(streamingjob_slots_connected{JOB}) / sum(streamingjob_slots{JOB})", "")],
               "percentunit", width=4),
         Panel("Since the last checkpoint", [(f"time() - max(streamingjob_last_checkpoint_timestamp_seconds{JOB})", "")],
@@ -123,6 +124,7 @@ RECOVERY = Row(
         Panel("Restoring a slot", [(f"sum(streamingjob_restore_seconds_sum{JOB})"
                                     f" / sum(streamingjob_restore_seconds_count{JOB})", "average")], "s"),
         Panel("Regions", [(gauge("regions_running", "streamingjob"), "running"),
+                          (gauge("regions_finished", "streamingjob"), "finished"),
                           (gauge("regions", "streamingjob"), "all")]),
         Panel("Slots", [(gauge("slots_connected", "streamingjob"), "connected"),
                         (gauge("slots", "streamingjob"), "needed")]),

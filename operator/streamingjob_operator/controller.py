@@ -171,7 +171,8 @@ class Controller:
             self._losses.forget(observation.job.uid)
             if observation.silent_since is not None:
                 self._fleet.note_replacement(observation.now)
-        self._metrics.show_job(observation.job, after)
+        if observation.job.uid in self.store.jobs:  # it may have been deleted meanwhile
+            self._metrics.show_job(observation.job, after)
 
     def _note_failure(self, uid: str, error: Exception) -> None:
         self._metrics.reconcile_errors.inc()

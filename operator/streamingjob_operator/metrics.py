@@ -4,7 +4,10 @@ What is about one job has the labels `streamingjob` and `streamingjob_namespace`
 where the operator runs.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from snapshot_engine.wire.control import LossReason
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
@@ -12,11 +15,23 @@ from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _RECOVERY_BUCKETS = (0.1, 0.25, 0.5, 1, 1.5, 2.5, 5, 10, 30, 60, 120)
 _JOB = ["streamingjob", "streamingjob_namespace"]
+_AT_REST = (JobPhase.SUSPENDED, JobPhase.FINISHED, JobPhase.FAILED)
 PREFIX = "streamingjob_operator_"
+
+# When each counter began would be as many series again, and Prometheus makes nothing of it.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class OperatorMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    """What is counted of a job is there from the first look at it: an increase from nothing is not seen."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], datetime] = _now) -> None:
+        self._clock = clock
+
         def named(name: str) -> str:
             return PREFIX + name
 
@@ -60,6 +75,12 @@ class OperatorMetrics:
             _JOB,
             registry=registry,
         )
+        self._progress = Gauge(
+            named("progress_timestamp_seconds"),
+            "When the job last made progress: its latest checkpoint, or its start if that was later",
+            _JOB,
+            registry=registry,
+        )
         self._created = Gauge(
             named("job_created_timestamp_seconds"), "When the job was created", _JOB, registry=registry
         )
@@ -80,6 +101,7 @@ class OperatorMetrics:
             named("job_restarts"), "Restarts of the job's regions and drivers so far", _JOB, registry=registry
         )
         self._phases: dict[tuple[str, str], JobPhase] = {}
+        self._wanted_since: dict[tuple[str, str], datetime] = {}
 
     def show_job(self, job: Job, status: StreamingJobStatus) -> None:
         """What is known of a job after a look at it; all of it is gone when the job is."""
@@ -92,8 +114,7 @@ class OperatorMetrics:
         self._driver_up.labels(*labels).set(answers)
         if job.spec is not None:
             self._progress_window.labels(*labels).set(job.spec.recovery.progress_window)
-        if status.checkpoint.completed_at is not None:
-            self._last_checkpoint.labels(*labels).set(status.checkpoint.completed_at.timestamp())
+        self._show_progress(labels, job, status)
         self._show_phase(labels, status.phase)
 
     def _show_counters(self, labels: tuple[str, str]) -> None:
@@ -102,15 +123,32 @@ class OperatorMetrics:
         for reason in LossReason:
             self.pod_losses.labels(*labels, reason)
 
+    def _show_progress(self, labels: tuple[str, str], job: Job, status: StreamingJobStatus) -> None:
+        """One that was at rest is not late because of that. A driver that is replaced is no new start."""
+        progress = self._wanted_since.get(labels)
+        if progress is None or self._phases.get(labels) in _AT_REST:
+            progress = self._clock() if labels in self._phases else _started_at(job, status)
+            self._wanted_since[labels] = progress
+        completed = status.checkpoint.completed_at
+        if completed is not None:
+            self._last_checkpoint.labels(*labels).set(completed.timestamp())
+            progress = max(progress, completed)
+        self._progress.labels(*labels).set(progress.timestamp())
+
     def forget_job(self, name: str, namespace: str) -> None:
         labels = (name, namespace)
-        self._show_counters(labels)  # what is not there cannot be removed
-        self.drivers_replaced.remove(*labels)
-        for reason in LossReason:
-            self.pod_losses.remove(*labels, reason)
-        for gauge in (self._last_checkpoint, self._created, self._progress_window, self._driver_up, self._restarts):
-            gauge.labels(*labels)
-            gauge.remove(*labels)
+        for family in (
+            self.drivers_replaced,
+            self.pod_losses,
+            self._last_checkpoint,
+            self._progress,
+            self._created,
+            self._progress_window,
+            self._driver_up,
+            self._restarts,
+        ):
+            family.remove_by_labels(dict(zip(_JOB, labels, strict=True)))
+        self._wanted_since.pop(labels, None)
         self._show_phase(labels, None)
 
     def _show_phase(self, labels: tuple[str, str], phase: JobPhase | None) -> None:
@@ -123,3 +161,10 @@ class OperatorMetrics:
             self._phase.labels(*labels, phase.value).set(1)
             if before is not phase:
                 self.jobs.labels(phase.value).inc()
+
+
+def _started_at(job: Job, status: StreamingJobStatus) -> datetime:
+    """As far as an operator can tell that has just begun: the driver that it finds was the first one."""
+    if status.driver is not None:
+        return status.driver.launched_at
+    return status.launch.since if status.launch is not None else job.created_at

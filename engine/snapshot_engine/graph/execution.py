@@ -103,6 +103,11 @@ class ExecutionGraph:
         crossed = {edge.id for edge in edges if not self.exchange_of(edge).stored}
         return [channel for channel in self.inputs[subtask] if channel.edge in crossed]
 
+    def barriers_from(self, subtask: SubtaskId) -> set[SubtaskId]:
+        """Whose barriers a subtask's snapshot waits for. A loop's own way back is not waited for."""
+        channels = self.aligned_inputs(subtask)
+        return {self.producer_of(channel) for channel in channels if not self.edges[channel.edge].feedback}
+
     def triggered(self) -> list[SubtaskId]:
         """Where checkpoints begin: sources, and subtasks that read nothing but stored exchanges."""
         crossed = [edge for edge in self.graph.edges if not edge.feedback and not self.exchange_of(edge).stored]

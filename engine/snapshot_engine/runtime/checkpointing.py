@@ -79,10 +79,7 @@ class Checkpointing:
         self._committer = committer
         self._listener = listener
         self._clock = clock
-        self._upstream = {
-            subtask: {graph.producer_of(c) for c in graph.inputs[subtask] if not graph.edges[c.edge].feedback}
-            for subtask in graph.subtasks
-        }
+        self._upstream = {subtask: graph.barriers_from(subtask) for subtask in graph.subtasks}
         first = store.next_checkpoint_id()
         self._issued = {first}
         self.coordinator = Coordinator(settings.checkpoint, graph.subtasks, graph.triggered(), first)

@@ -32,6 +32,9 @@ class JobEvents:
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
         """`silent`: for so many seconds the slot that failed had not been heard of."""
 
+    def region_stopping(self, run: RegionRun) -> None:
+        """Its slots are told to stop: it failed itself, or restarts with one that did."""
+
     def all_failed(self, reason: str) -> None:
         """Something that no region can be blamed for: all of them restart."""
 

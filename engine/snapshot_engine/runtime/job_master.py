@@ -260,6 +260,7 @@ class JobMaster:
     def _stop_region(self, action: StopSlots) -> None:
         """Slots stop by themselves when they are told. Those that do not are given up: their attempt fences them."""
         shell = self.regions[action.region]
+        self.events.region_stopping(shell.run)
         self._stop_slots(shell, action.reason)
         self._later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
 

@@ -31,6 +31,9 @@ class MetricLabels:
     def vertex(self, uid: str) -> str:
         return self._vertices.get(uid, THE_REST)
 
+    def vertices(self) -> list[str]:
+        return list(dict.fromkeys(self._vertices.values()))
+
     def vertex_of_operator(self, uid: str) -> str:
         return self.vertex(self._operators.get(uid, uid))
 

@@ -51,7 +51,7 @@ class RestartHistory(JobEvents):
         self._why_all: str | None = None
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
-        self._settle(run.region)  # one that fails again on its way up
+        self._settle(run.region, recovered=False)  # one that fails again on its way up
         entry = self._begin(run.region, cause, message)
         entry.phases["detect"] = silent
         self._runs[run.region] = run
@@ -75,21 +75,26 @@ class RestartHistory(JobEvents):
     def region_delivers(self, run: RegionRun, after: float) -> None:
         if run.region in self._open:
             self._open[run.region].phases[FIRST_OUTPUT] = after
-            self._settle(run.region)
+            self._settle(run.region, recovered=True)
 
     def region_finished(self, run: RegionRun) -> None:
-        self._settle(run.region)
+        self._settle(run.region, recovered=True)
 
     def checkpoint_completed(
         self, manifest: Manifest, outcome: Completed, path: CriticalPath, uri: str, written: int
     ) -> None:
-        """All regions run: what has put out nothing yet has nothing to put out."""
-        for region in list(self._open):
-            self._settle(region)
+        """A region that was there at the trigger and has put out nothing yet has nothing to put out.
+
+        One that failed while this checkpoint was completing is not there: its restart goes on.
+        """
+        for region, run in list(self._runs.items()):
+            ran_since = run.entered.get(RegionState.RUNNING)
+            if ran_since is not None and ran_since <= outcome.triggered_at:
+                self._settle(region, recovered=True)
 
     def ended(self, result: JobResult) -> None:
         for region in list(self._open):
-            self._settle(region)
+            self._settle(region, recovered=False)
 
     def _begin(self, region: int, cause: str, message: str) -> RestartEntry:
         entry = RestartEntry(
@@ -112,13 +117,15 @@ class RestartHistory(JobEvents):
                 entry.phases[phase] = entered[end] - entered[start]
         entry.seconds = sum(entry.phases.values())
 
-    def _settle(self, region: int) -> None:
+    def _settle(self, region: int, recovered: bool) -> None:
         if region not in self._open:
             return
         if region in self._runs:
             self._fill_in(self._runs.pop(region))
         entry = self._open.pop(region)
         entry.phases = {phase: entry.phases[phase] for phase in PHASES if phase in entry.phases}
+        if not recovered:
+            entry.seconds = None  # how far it came is in its phases
         for tell in self._settled:
             tell(entry)
 

@@ -143,6 +143,10 @@ class StatusBoard(JobEvents):
         self.status.phase = Phase.RECOVERING
         self._note(transition=True)
 
+    def region_stopping(self, run: RegionRun) -> None:
+        self.status.regions[run.region].state = RegionState.STOPPING
+        self._note(transition=True)
+
     def restart_begun(self, entry: RestartEntry) -> None:
         """It is filled in while it goes on."""
         self._restarts.append(entry)
@@ -206,7 +210,9 @@ class StatusBoard(JobEvents):
     # Checkpoints.
 
     def checkpoint_triggered(self, checkpoint: int) -> None:
-        self._under_way[checkpoint] = CheckpointProgress(id=checkpoint, triggered_at=now(), subtasks=self._subtasks)
+        if checkpoint not in self._under_way:  # a head of a loop is triggered when its inputs have ended
+            progress = CheckpointProgress(id=checkpoint, triggered_at=now(), subtasks=self._subtasks)
+            self._under_way[checkpoint] = progress
         self._show_history()
         self._note()
 

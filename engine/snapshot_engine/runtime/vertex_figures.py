@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.protocol.elements import MAX_WATERMARK, MIN_WATERMARK, Attempt
+from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.slot_task import parse_subtask
@@ -33,35 +34,61 @@ class Totals:
     """The share of its budget that the subtask with the fullest exchange keeps."""
 
 
+@dataclass(frozen=True)
+class _Known:
+    """One subtask. Replaced as a whole: who sums up in another thread must not count an attempt twice."""
+
+    region: int
+    attempt: Attempt
+    figures: Mapping[str, Any]
+    before: Mapping[str, float]
+    """What earlier attempts had counted."""
+
+
 class VertexFigures(JobEvents):
     def __init__(self, graph: JobGraph, clock: Callable[[], float] = time.monotonic) -> None:
         self.graph = graph
         self._clock = clock
-        self._latest: dict[str, tuple[Attempt, Mapping[str, Any]]] = {}
+        self._known: dict[str, _Known] = {}
         self._vertex_of: dict[str, str] = {}
-        self._before: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0.0))
+        self._down: set[int] = set()
         self._rated: tuple[float, dict[str, dict[str, float]]] | None = None
         self._rates: dict[str, dict[str, float]] = {}
 
     def heartbeat(self, connection: SlotConnection, subtasks: dict[str, dict[str, Any]]) -> None:
-        for key, figures in subtasks.items():
-            known = self._latest.get(key)
+        for key, told in subtasks.items():
+            known = self._known.get(key)
             if known is None:
                 self._vertex_of[key] = parse_subtask(key).vertex
-            elif known[0] != connection.attempt:
-                before = self._before[self._vertex_of[key]]
-                for name in COUNTED:
-                    before[name] += known[1].get(name, 0.0)
-            self._latest[key] = (connection.attempt, figures)
+            before: Mapping[str, float] = {} if known is None else known.before
+            if known is not None and known.attempt != connection.attempt:
+                before = {name: before.get(name, 0.0) + known.figures.get(name, 0.0) for name in COUNTED}
+            figures = _only_counted(told) if connection.region in self._down else told
+            self._known[key] = _Known(connection.region, connection.attempt, figures, before)
+
+    def starting(self, attempts: Mapping[int, Attempt], checkpoint: int | None) -> None:
+        for region in attempts:
+            self._forget_what_was(region)
+            self._down.discard(region)
+
+    def region_stopping(self, run: RegionRun) -> None:
+        self._forget_what_was(run.region)
+
+    def region_finished(self, run: RegionRun) -> None:
+        self._forget_what_was(run.region)
+
+    def _forget_what_was(self, region: int) -> None:
+        """State, lag and watermark of slots that are gone are nobody's any more; what was counted stays."""
+        self._down.add(region)
+        for key, known in self._known.items():
+            if known.region == region:
+                self._known[key] = replace(known, figures=_only_counted(known.figures))
 
     def totals(self) -> dict[str, Totals]:
         """By vertex, in the order of the graph. May be called from any thread."""
         found: dict[str, Totals] = defaultdict(Totals)
-        for key, (_, figures) in list(self._latest.items()):
-            _add(found[self._vertex_of[key]], figures)
-        for vertex, before in list(self._before.items()):
-            for name in COUNTED:
-                found[vertex].counted[name] += before[name]
+        for key, known in list(self._known.items()):
+            _add(found[self._vertex_of[key]], known)
         return {vertex: found[vertex] for vertex in self.graph.vertices if vertex in found}
 
     def rates(self, totals: Mapping[str, Totals]) -> dict[str, dict[str, float]]:
@@ -80,9 +107,14 @@ class VertexFigures(JobEvents):
         return self._rates
 
 
-def _add(total: Totals, figures: Mapping[str, Any]) -> None:
+def _only_counted(figures: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: figures[name] for name in COUNTED if name in figures}
+
+
+def _add(total: Totals, known: _Known) -> None:
+    figures = known.figures
     for name in COUNTED:
-        total.counted[name] += figures.get(name, 0.0)
+        total.counted[name] += known.before.get(name, 0.0) + figures.get(name, 0.0)
     for name in SUMMED:
         if figures.get(name) is not None:
             total.summed[name] = total.summed.get(name, 0.0) + figures[name]

@@ -166,7 +166,7 @@ class RestartEntry(TolerantModel):
     phases: dict[str, float] = Field(default_factory=dict)
     """Seconds, in the order in which they passed: detect, cancel, wait, schedule, restore, first_output."""
     seconds: float | None = None
-    """From the last word of the slot that failed until rows left the region again."""
+    """From the last word of the slot that failed until rows left the region again; None if it has not come to that."""
 
 
 class VertexStatus(TolerantModel):

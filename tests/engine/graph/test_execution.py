@@ -42,6 +42,15 @@ def test_checkpoints_begin_at_the_subtasks_without_inputs(graph_of):
     assert [str(subtask) for subtask in execution.triggered()] == ["a[0]", "a[1]"]
 
 
+def test_snapshots_wait_for_barriers_neither_of_stored_exchanges_nor_of_a_loops_way_back(graph_of):
+    edges = ["a forward b", "b forward c committed", "c forward d", "d forward c feedback"]
+    execution = ExecutionGraph(graph_of({"a": 1, "b": 1, "c": 1, "d": 1}, edges))
+    waits = {
+        subtask.vertex: [other.vertex for other in execution.barriers_from(subtask)] for subtask in execution.subtasks
+    }
+    assert waits == {"a": [], "b": ["a"], "c": [], "d": ["c"]}
+
+
 def test_a_shipped_graph_is_the_same_graph_and_small(graph_of):
     execution = ExecutionGraph(graph_of({"a": 128, "b": 128}, ["a hash b"]))
     for subtask in execution.subtasks:

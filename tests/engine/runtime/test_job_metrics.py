@@ -16,15 +16,17 @@ from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.checkpoints import Completed
 from snapshot_engine.protocol.critical_path import PARTS, CriticalPath, Step
 from snapshot_engine.protocol.elements import Attempt
-from snapshot_engine.runtime.job_metrics import JobMetrics
+from snapshot_engine.runtime.job_metrics import CAUSES, JobMetrics
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.metric_labels import MetricLabels
 from snapshot_engine.runtime.restart_history import PHASES
 from snapshot_engine.runtime.vertex_figures import COUNTED, SUMMED, VertexFigures
 from snapshot_engine.runtime.vertex_metrics import VertexMetrics
 from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 from snapshot_engine.wire.status import RestartEntry
@@ -183,12 +185,13 @@ def everything_has_happened(graph: ExecutionGraph, registry: CollectorRegistry) 
             hosted = {f"{subtask.vertex}#{subtask.index}": told for subtask in region.hosted_by(slot)}
             figures.heartbeat(Slot(region.id, slot), hosted)
             metrics.heartbeat(Slot(region.id, slot), hosted)
-        for cause in ("SlotLost", "UserError", "PodLost", "HeartbeatTimeout", "TakenAlong", "SparkJobEnded"):
+        for cause in CAUSES:
             entry = RestartEntry(region=str(region.id), cause=cause, failed_at="2026-01-01T00:00:00Z")
             metrics.restart_begun(entry)
             entry.phases, entry.seconds = dict.fromkeys(PHASES, 0.1), 0.6
             metrics.restart_settled(entry)
     for subtask in graph.subtasks:
         metrics._show_path(CriticalPath(0.4, (Step(subtask, 0.1, 0.1, 0.1, 0.1),)))
-    steps = tuple(Step(subtask, 0.1, 0.1, 0.1, 0.1) for subtask in graph.subtasks)
-    metrics._show_path(CriticalPath(1.0, steps))
+    path = CriticalPath(1.0, tuple(Step(subtask, 0.1, 0.1, 0.1, 0.1) for subtask in graph.subtasks))
+    manifest = Manifest(1, 1, "wide", "uid", 1.0, 2.0, 128, {})
+    metrics.checkpoint_completed(manifest, Completed(1, True, 1.0, 2.0, {}), path, "uri", 1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from snapshot_engine.protocol.checkpoints import Completed
+from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.restart_history import CHECKPOINTS_FAILED, TAKEN_ALONG, RestartHistory
+from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.status import RestartEntry
 
 
@@ -41,6 +44,12 @@ def come_up(told: Told, run: RegionRun, attempt: Attempt, there: float, restored
     told.history.region_running(run)
 
 
+def complete_checkpoint(told: Told, triggered_at: float) -> None:
+    outcome = Completed(7, True, triggered_at, triggered_at + 0.1, {})
+    manifest = Manifest(7, 1, "orders", "uid", triggered_at, triggered_at + 0.1, 128, {})
+    told.history.checkpoint_completed(manifest, outcome, CriticalPath(0.0, ()), "uri", 0)
+
+
 def test_a_recovery_has_six_phases_that_sum_up_to_its_time() -> None:
     told, run = Told(), running_region()
     fail(told, run, now=10.0, silent=0.5)
@@ -64,10 +73,24 @@ def test_a_region_that_has_nothing_to_put_out_has_recovered_when_a_checkpoint_co
     told, run = Told(), running_region()
     fail(told, run, now=10.0, silent=0.0)
     come_up(told, run, restart(told, run, 10.0, 10.0), 11.0, 12.0)
-    told.history.checkpoint_completed(None, None, None, "", 0)
+    complete_checkpoint(told, triggered_at=13.0)
     [entry] = told.settled
     assert "first_output" not in entry.phases
     assert entry.seconds == 2.0
+
+
+def test_a_checkpoint_that_completes_after_a_failure_ends_no_recovery() -> None:
+    """It was Completing when the region failed; the decision which regions restart waits for it."""
+    told, run = Told(), running_region()
+    fail(told, run, now=10.0, silent=0.0)
+    complete_checkpoint(told, triggered_at=9.0)
+    assert not told.settled
+    come_up(told, run, restart(told, run, 10.0, 10.0), 11.0, 12.0)
+    complete_checkpoint(told, triggered_at=9.5)
+    assert not told.settled
+    told.history.region_delivers(run, 1.0)
+    assert [entry.cause for entry in told.begun] == ["SlotLost"]
+    assert [entry.seconds for entry in told.settled] == [3.0]
 
 
 def test_failing_again_on_the_way_up_leaves_two_entries() -> None:
@@ -79,6 +102,8 @@ def test_failing_again_on_the_way_up_leaves_two_entries() -> None:
     told.history.region_delivers(run, 0.0)
     first, second = told.settled
     assert first.phases == {"detect": 0.0, "cancel": 0.5, "wait": 1.5}
+    assert first.seconds is None
+    assert second.seconds == 6.0
     assert second.phases["detect"] == 3.0
     assert len(told.begun) == 2
 
