@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from snapshot_engine.cli.fitting_table import Column, FittingTable
 from snapshot_engine.wire.status import (
     CheckpointEntry,
     JobStatus,
@@ -25,7 +26,7 @@ SHOWN_REGIONS = 8
 SHOWN_CHECKPOINTS = 5
 SHOWN_RESTARTS = 3
 BAR_WIDTH = 30
-_AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
+AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
 _STYLES = {Phase.RUNNING: "green", Phase.FINISHED: "green", Phase.FAILED: "red", Phase.RECOVERING: "yellow"}
 
 
@@ -55,7 +56,7 @@ def _head(status: JobStatus, url: str) -> Text:
 
 def _progress(status: JobStatus, now: datetime) -> Iterator[RenderableType]:
     """A bar for everything that takes a while: regions that come up, checkpoints that are under way."""
-    up = sum(region.state in _AT_WORK for region in status.regions)
+    up = sum(region.state in AT_WORK for region in status.regions)
     if status.phase in (Phase.STARTING, Phase.RECOVERING):
         yield _bar("regions up", up, len(status.regions), "")
     for checkpoint in status.checkpoint.under_way:
@@ -70,15 +71,24 @@ def _bar(name: str, done: int, total: int, text: str) -> Table:
     return grid
 
 
-def _regions(status: JobStatus) -> Table:
-    table = _plain_table("Region", "State", "Attempt", "From checkpoint", "Vertices", "Last failure")
-    in_trouble_first = sorted(status.regions, key=lambda region: (region.state in _AT_WORK, -region.restarts))
+def _regions(status: JobStatus) -> FittingTable:
+    table = FittingTable(
+        [
+            Column("Region"),
+            Column("State", text=True),
+            Column("Attempt"),
+            Column("From checkpoint", spare=1),
+            Column("Vertices", text=True),
+            Column("Last failure"),
+        ]
+    )
+    in_trouble_first = sorted(status.regions, key=lambda region: (region.state in AT_WORK, -region.restarts))
     for region in in_trouble_first[:SHOWN_REGIONS]:
-        table.add_row(*_region_row(region))
+        table.add(*_region_row(region))
     rest = Counter(region.state.value for region in in_trouble_first[SHOWN_REGIONS:])
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in rest.items())
-        table.add_row("…", f"and {states}")
+        table.add("…", f"and {states}")
     return table
 
 
@@ -88,18 +98,30 @@ def _region_row(region: RegionStatus) -> tuple[str, ...]:
     return region.id, region.state.value, str(region.attempt), restored, ", ".join(region.vertices), failure
 
 
-def _vertices(vertices: list[VertexStatus], now: datetime) -> Table:
-    table = _plain_table("Vertex", "Subtasks", "In/s", "Out/s", "Busy", "Back-pressured", "Behind", "Keys", "State")
+def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:
+    table = FittingTable(
+        [
+            Column("Vertex", text=True),
+            Column("Subtasks", spare=4),
+            Column("In/s"),
+            Column("Out/s"),
+            Column("Busy"),
+            Column("Back-pressured", spare=1),
+            Column("Behind"),
+            Column("Keys", spare=3),
+            Column("State", spare=2),
+        ]
+    )
     for vertex in vertices:
-        table.add_row(
+        table.add(
             vertex.name,
             str(vertex.parallelism),
-            f"{vertex.records_in_per_second:,.0f}",
-            f"{vertex.records_out_per_second:,.0f}",
+            human_count(vertex.records_in_per_second),
+            human_count(vertex.records_out_per_second),
             f"{vertex.busy:.0%}",
             f"{vertex.backpressured:.0%}",
             _behind(vertex, now),
-            f"{vertex.state_keys:,}",
+            human_count(vertex.state_keys),
             human_bytes(vertex.state_bytes),
         )
     return table
@@ -108,20 +130,29 @@ def _vertices(vertices: list[VertexStatus], now: datetime) -> Table:
 def _behind(vertex: VertexStatus, now: datetime) -> str:
     """Records that a source has not read yet, or how far event time is behind the clock."""
     if vertex.source_lag is not None:
-        return f"{vertex.source_lag:,} records"
+        return f"{human_count(vertex.source_lag)} records"
     return "" if vertex.watermark is None else human_seconds((now - vertex.watermark).total_seconds())
 
 
-def _checkpoints(history: list[CheckpointEntry]) -> Table:
-    table = _plain_table("Checkpoint", "Outcome", "Duration", "Written", "Full size", "Slowest")
+def _checkpoints(history: list[CheckpointEntry]) -> FittingTable:
+    table = FittingTable(
+        [
+            Column("Checkpoint"),
+            Column("Outcome"),
+            Column("Duration"),
+            Column("Written", spare=2),
+            Column("Full size", spare=1),
+            Column("Slowest", text=True, least=36),
+        ]
+    )
     for entry in history[:SHOWN_CHECKPOINTS]:
-        table.add_row(
+        table.add(
             str(entry.id),
-            entry.reason or entry.outcome.value,
+            entry.outcome.value,
             "" if entry.duration_seconds is None else human_seconds(entry.duration_seconds),
             "" if entry.size_bytes is None else human_bytes(entry.size_bytes),
             "" if entry.full_size_bytes is None else human_bytes(entry.full_size_bytes),
-            slowest_of(entry),
+            entry.reason or slowest_of(entry),
         )
     return table
 
@@ -132,17 +163,30 @@ def slowest_of(entry: CheckpointEntry) -> str:
     return "" if step is None else f"{step.subtask} ({step.part.replace('_', ' ')}, {human_seconds(step.seconds)})"
 
 
-def _restarts(history: list[RestartEntry]) -> Table:
-    table = _plain_table("Restart", "Cause", "When", "Took", "Phases")
+def _restarts(history: list[RestartEntry]) -> FittingTable:
+    table = FittingTable(
+        [
+            Column("Restart"),
+            Column("Cause"),
+            Column("When", spare=1),
+            Column("Took"),
+            Column("Phases", text=True, wraps=True),
+        ]
+    )
     for entry in history[:SHOWN_RESTARTS]:
         phases = ", ".join(f"{phase.replace('_', ' ')} {human_seconds(s)}" for phase, s in entry.phases.items())
         took = "" if entry.seconds is None else human_seconds(entry.seconds)
-        table.add_row(f"region {entry.region}", entry.cause, f"{entry.failed_at:%H:%M:%S}", took, phases)
+        table.add(f"region {entry.region}", entry.cause, f"{entry.failed_at:%H:%M:%S}", took, phases)
     return table
 
 
-def _plain_table(*columns: str) -> Table:
-    return Table(*columns, box=None, header_style="dim")
+def human_count(count: float) -> str:
+    """Three digits and a unit: short enough for a column, exact enough to compare."""
+    for unit in ("", " k", " M", " G"):
+        if count < 999.5 or unit == " G":
+            return f"{count:.0f}{unit}" if not unit or count >= 99.95 else f"{count:.1f}{unit}"
+        count /= 1000
+    raise AssertionError
 
 
 def human_seconds(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -22,6 +23,7 @@ from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.storage.manifest import Manifest
+from snapshot_engine.wire.status import JobStatus
 
 REFRESH_SECONDS = 0.25
 
@@ -83,26 +85,34 @@ class LiveView(View):
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._pen = threading.Lock()
+        self._over = False
 
     @contextmanager
     def showing(self, board: StatusBoard, port: int) -> Iterator[None]:
-        stop = threading.Event()
         url = f"http://127.0.0.1:{port}"
         with Live(auto_refresh=False, transient=False) as live:
             self._live = live
-
-            def draw() -> None:
-                while not stop.wait(REFRESH_SECONDS):
-                    live.update(status_table(board.status, url), refresh=True)
-
-            thread = threading.Thread(target=draw, daemon=True)
-            thread.start()
+            drawing = asyncio.ensure_future(self._draw(live, board, url))
             try:
                 yield
             finally:
-                stop.set()
-                thread.join(1.0)
-                live.update(status_table(board.status, url), refresh=True)
+                drawing.cancel()
+                with self._pen:  # whoever has it draws an older status
+                    self._over = True
+                    live.update(status_table(board.status, url), refresh=True)
+
+    async def _draw(self, live: Live, board: StatusBoard, url: str) -> None:
+        """Looks in the job's own loop, and draws beside it: a terminal may take its time."""
+
+        def draw(status: JobStatus) -> None:
+            with self._pen:
+                if not self._over:
+                    live.update(status_table(status, url), refresh=True)
+
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            await asyncio.to_thread(draw, board.snapshot())
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
         if self._live is not None:

@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.live import Live
 
 from snapshot_engine.cli.control import JobClient
-from snapshot_engine.cli.status_table import human_bytes, human_seconds, slowest_of, status_table
+from snapshot_engine.cli.status_table import AT_WORK, human_bytes, human_seconds, slowest_of, status_table
 from snapshot_engine.wire import control
 from snapshot_engine.wire.manifest import ManifestError
 from snapshot_engine.wire.status import CheckpointOutcome, JobStatus
 
 PAUSE_SECONDS = 0.5
+PIPE_WIDTH = 200
+"""Nothing is cut off or left out for whoever reads it with grep."""
 
 
 def show_status(client: JobClient, output: str) -> None:
@@ -26,7 +28,8 @@ def show_status(client: JobClient, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(answer["status"], indent=2))
         return
-    Console().print(status_table(_status_in(answer), client.url))
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
+    console.print(status_table(_status_in(answer), client.url))
 
 
 def watch_status(client: JobClient, output: str) -> None:
@@ -67,11 +70,12 @@ def _say_changes(statuses: Iterator[JobStatus]) -> None:
 
 
 def _line(status: JobStatus) -> str:
-    up = sum(region.running_since is not None for region in status.regions)
+    up = sum(region.state in AT_WORK for region in status.regions)
     words = [status.name, status.phase.value, f"regions {up}/{len(status.regions)}", f"restarts {status.restarts}"]
     completed = [e for e in status.checkpoint.history if e.outcome is CheckpointOutcome.COMPLETED]
     if completed:
         last = completed[0]
         took, size = human_seconds(last.duration_seconds or 0.0), human_bytes(last.full_size_bytes or 0)
-        words.append(f"checkpoint {last.id} in {took}, {size}, slowest {slowest_of(last)}")
+        slowest = f", slowest {slowest_of(last)}" if last.slowest is not None else ""
+        words.append(f"checkpoint {last.id} in {took}, {size}{slowest}")
     return "  ".join(words)

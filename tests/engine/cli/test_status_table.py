@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from rich.console import Console
 
-from snapshot_engine.cli.status_table import human_seconds, status_table
+from snapshot_engine.cli.status_table import human_count, human_seconds, status_table
 from snapshot_engine.wire.status import (
     CheckpointEntry,
     CheckpointOutcome,
@@ -23,8 +24,8 @@ from snapshot_engine.wire.status import (
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def shown(status: JobStatus) -> str:
-    console = Console(width=160, color_system=None, force_terminal=False)
+def shown(status: JobStatus, width: int = 160) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(status_table(status, "http://127.0.0.1:1", NOW))
     return capture.get()
@@ -38,7 +39,7 @@ def status(**fields: object) -> JobStatus:
 def test_vertices_say_what_passes_and_how_far_they_are_behind() -> None:
     vertex = VertexStatus(name="bids", parallelism=2, records_out_per_second=123456, busy=0.5, source_lag=7)
     text = shown(status(vertices=[vertex]))
-    assert "123,456" in text
+    assert "123 k" in text
     assert "50%" in text
     assert "7 records" in text
 
@@ -77,3 +78,61 @@ def test_a_restart_says_where_its_time_went() -> None:
 
 def test_times_are_told_in_a_unit_that_fits() -> None:
     assert [human_seconds(s) for s in (0.0123, 5, 300, 7200 * 3)] == ["12 ms", "5.0 s", "5 min", "6 h"]
+
+
+def test_counts_have_three_digits_and_a_unit() -> None:
+    counts = [human_count(count) for count in (0, 7.4, 999.4, 999.6, 12_345, 123_456, 999_999, 1_234_567, 5e12)]
+    assert counts == ["0", "7", "999", "1.0 k", "12.3 k", "123 k", "1.0 M", "1.2 M", "5000 G"]
+
+
+def busy_job() -> JobStatus:
+    vertices = [
+        VertexStatus(
+            name=name,
+            parallelism=2,
+            records_in_per_second=123_456,
+            records_out_per_second=1_234_567,
+            busy=0.5,
+            backpressured=0.25,
+            watermark=NOW - timedelta(seconds=3),
+            state_keys=100_000,
+            state_bytes=12_345_678,
+        )
+        for name in ("bids", "bids-per-auction")
+    ]
+    slow = SlowestStep(subtask="bids-per-auction[1]", vertex="bids-per-auction", part="async", seconds=0.04)
+    done = CheckpointEntry(
+        id=13,
+        outcome=CheckpointOutcome.COMPLETED,
+        triggered_at=NOW,
+        duration_seconds=0.05,
+        size_bytes=12_345_678,
+        full_size_bytes=123_456_789,
+        slowest=slow,
+    )
+    given_up = CheckpointEntry(
+        id=12,
+        outcome=CheckpointOutcome.ABORTED,
+        triggered_at=NOW,
+        reason="not complete after 600 s; still waiting for bids-per-auction[0], bids-per-auction[1]",
+    )
+    job = status(vertices=vertices)
+    job.checkpoint.history = [done, given_up]
+    return job
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_no_figure_is_cut_off_on_a_narrow_terminal(width: int) -> None:
+    lines = shown(busy_job(), width).splitlines()
+    assert len(lines) <= 10, "every row has one line"
+    [vertex] = [line for line in lines if line.startswith("bids-per-au")]
+    assert all(figure in vertex for figure in ("123 k", "1.2 M", "50%", "3.0 s")), vertex
+    [checkpoint] = [line for line in lines if line.startswith("13 ")]
+    assert "50 ms" in checkpoint and "bids-per-auction[1]" in checkpoint
+
+
+def test_what_there_is_no_room_for_is_left_out_and_comes_back() -> None:
+    narrow, wide = shown(busy_job(), 60), shown(busy_job(), 200)
+    assert "Subtasks" not in narrow and "11.8 MiB" not in narrow
+    assert "Subtasks" in wide and "11.8 MiB" in wide
+    assert "still waiting for bids-per-auction[0], bids-per-auction[1]" in wide
