@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import VariableRefresh, VariableSort
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery, VariableRefresh, VariableSort
 
 from monitoring.panels import DATASOURCE, Row, add_rows
 
@@ -41,8 +41,28 @@ def choice(name: str, label: str, query: str, *, several: bool) -> dashboard.Que
     return built.multi(True).include_all(True).all_value(".+") if several else built
 
 
-def annotation(name: str, expr: str, colour: str, *, shown: bool = True) -> dashboard.AnnotationQuery:
-    built = dashboard.AnnotationQuery().name(name).datasource(DATASOURCE).enable(shown)
+class _TitledQuery(AnnotationQuery):
+    """With the field by which the Prometheus data source words an annotation; the builders do not know it."""
+
+    title = ""
+
+    def to_json(self) -> dict[str, object]:
+        return {**super().to_json(), "titleFormat": self.title}
+
+
+class _TitledAnnotation(dashboard.AnnotationQuery):
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def build(self) -> _TitledQuery:
+        query = _TitledQuery(**vars(super().build()))
+        query.title = self._title
+        return query
+
+
+def annotation(name: str, expr: str, title: str, colour: str, *, shown: bool = True) -> dashboard.AnnotationQuery:
+    built = _TitledAnnotation(title).name(name).datasource(DATASOURCE).enable(shown)
     return built.icon_color(colour).expr(expr)
 
 

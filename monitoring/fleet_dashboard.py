@@ -81,14 +81,14 @@ OPERATOR = Row(
         Panel("Leaders", [("sum(streamingjob_operator_leader)", "leaders")], help="Exactly one is right"),
     ],
 )  # fmt: skip
-REPLACED = f"sum by ({BY_JOB}) (increase(streamingjob_operator_drivers_replaced_total{JOBS}[1m])) > 0"
-LOST = f"sum by ({BY_JOB}, reason) (increase(streamingjob_operator_pod_losses_total{JOBS}[1m])) > 0"
+REPLACED = f"sum by ({BY_JOB}) (increase(streamingjob_operator_drivers_replaced_total{JOBS}[2m])) > 0"
+LOST = f"sum by ({BY_JOB}, reason) (increase(streamingjob_operator_pod_losses_total{JOBS}[2m])) > 0"
 
 
 def fleet_dashboard() -> dashboard.Dashboard:
     board = new_dashboard("StreamingJobs: the fleet", UID, [JOBS_ROW, LOSSES, OPERATOR])
     namespaces = "label_values(streamingjob_operator_job_created_timestamp_seconds, streamingjob_namespace)"
     board.with_variable(choice("namespace", "Namespace", namespaces, several=True))
-    board.annotation(annotation("Lost pods", LOST, "red"))
-    board.annotation(annotation("Drivers replaced", REPLACED, "orange"))
+    board.annotation(annotation("Lost pods", LOST, f"{JOB_NAME} lost a pod: {{{{reason}}}}", "red"))
+    board.annotation(annotation("Drivers replaced", REPLACED, f"{JOB_NAME} has a new driver", "orange"))
     return board

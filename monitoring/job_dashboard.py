@@ -130,10 +130,11 @@ RECOVERY = Row(
                         (gauge("slots", "streamingjob"), "needed")]),
     ],
 )  # fmt: skip
-RESTARTS = f"sum by (region, cause) (increase(streamingjob_region_restarts_total{JOB}[1m])) > 0"
+# Over two minutes: Prometheus looks once a minute unless it is told otherwise, and an increase needs two looks.
+RESTARTS = f"sum by (region, cause) (increase(streamingjob_region_restarts_total{JOB}[2m])) > 0"
 FAILED_ONES = where('outcome="failed"')
-FAILED = f"sum(increase(streamingjob_checkpoints_total{FAILED_ONES}[1m])) > 0"
-COMPLETED = f"changes(streamingjob_last_checkpoint_id{JOB}[1m]) > 0"
+FAILED = f"sum(increase(streamingjob_checkpoints_total{FAILED_ONES}[2m])) > 0"
+COMPLETED = f"changes(streamingjob_last_checkpoint_id{JOB}[2m]) > 0"
 
 
 def job_dashboard() -> dashboard.Dashboard:
@@ -144,7 +145,7 @@ def job_dashboard() -> dashboard.Dashboard:
     )
     board.with_variable(choice("namespace", "Namespace", namespaces, several=False))
     board.with_variable(choice("streamingjob", "Job", jobs, several=False))
-    board.annotation(annotation("Restarts", RESTARTS, "red"))
-    board.annotation(annotation("Failed checkpoints", FAILED, "orange"))
-    board.annotation(annotation("Checkpoints", COMPLETED, "green", shown=False))
+    board.annotation(annotation("Restarts", RESTARTS, "region {{region}} restarts: {{cause}}", "red"))
+    board.annotation(annotation("Failed checkpoints", FAILED, "a checkpoint failed", "orange"))
+    board.annotation(annotation("Checkpoints", COMPLETED, "checkpoints completed", "green", shown=False))
     return board

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from monitoring.shipped import ROOT, alerts, annotation_queries, dashboards, metrics_in, panel_queries
 
@@ -9,8 +11,14 @@ pytest.importorskip("grafana_foundation_sdk", reason="a development tool: make s
 
 from monitoring import reference
 from monitoring.__main__ import generated
+from monitoring.fleet_dashboard import OPERATOR
 
 BOARDS = dashboards()
+
+
+def metrics_used(expr: str) -> list[str]:
+    """Every mention of a metric in a query."""
+    return re.findall(r"\bstreamingjob_(?!namespace\b)[a-z_]+\b(?=[{\[) ]|$)", expr)
 
 
 def names() -> set[str]:
@@ -68,3 +76,18 @@ def test_boards_are_templated_by_namespace_and_have_annotations(name: str) -> No
     variables = {variable["name"] for variable in BOARDS[name]["templating"]["list"]}
     assert {"datasource", "namespace"} <= variables
     assert len(annotation_queries(BOARDS[name])) >= 2
+    assert all(each["titleFormat"] for each in BOARDS[name]["annotations"]["list"])
+
+
+def test_every_query_about_jobs_is_filtered_by_the_boards_variables() -> None:
+    about_the_operator = {panel.title for panel in OPERATOR.panels} | {"From a lost pod to running again"}
+    for name, filters in {
+        "streamingjob": ("$namespace", "$streamingjob"),
+        "streamingjob-fleet": ("$namespace",),
+    }.items():
+        queries = {t: exprs for t, exprs in panel_queries(BOARDS[name]).items() if t not in about_the_operator}
+        queries |= {title: [expr] for title, expr in annotation_queries(BOARDS[name]).items()}
+        for title, exprs in queries.items():
+            for expr in exprs:
+                selectors = len(metrics_used(expr))
+                assert [expr.count(variable) for variable in filters] == [selectors] * len(filters), (title, expr)
