@@ -31,7 +31,8 @@ def _filled(dataset: Dataset, table: str, partitions: int, name: str) -> str:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     servers = _broker().servers
-    (created,) = AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(name, partitions, 1)]).values()
+    admin = AdminClient({"bootstrap.servers": servers})  # kept until it has answered
+    (created,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
     created.result()
     producer = Producer({"bootstrap.servers": servers, **_PRODUCER})
     for partition, file in enumerate(dataset.partition_files(table, partitions)):
