@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paths import REPOSITORY
-from benchmarks.process_tree import TICK_SECONDS, MemoryWatch, all_processes, cpu_seconds, tree
+from benchmarks.process_tree import TreeWatch, all_processes, tree
 from benchmarks.worker import PREFIX, Job
 
 
@@ -79,13 +79,12 @@ class Worker:
         self._tell(f"run {job_file}")
 
     def measure(self, job: Job, timeout: float) -> Measurement:
-        memory = MemoryWatch(self.pid)
-        memory.start()
-        before = cpu_seconds(self.pid)
+        watch = TreeWatch(self.pid)
+        watch.start()
         self.start(job)
         done = self.wait_for("done", timeout)
-        cpu = max(cpu_seconds(self.pid) - before, TICK_SECONDS)  # the clock counts no less
-        return Measurement(done["seconds"], cpu, memory.stop(), done["facts"])
+        watch.stop()
+        return Measurement(done["seconds"], watch.cpu_seconds, watch.peak_bytes, done["facts"])
 
     def wait_for(self, event: str, timeout: float) -> dict[str, Any]:
         """The facts of the next event of that name; other events before it are passed over."""

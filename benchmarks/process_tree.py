@@ -1,7 +1,7 @@
 """CPU time and memory of a process and everything it started, from /proc.
 
-CPU time of processes that have ended is kept by whoever waited for them (cutime, cstime). Orphans are passed
-to the worker, which declares itself a subreaper, so none escapes the sum.
+CPU time of processes that have ended is kept by whoever waited for them (cutime, cstime), if anybody did: a measured
+tree is watched. Orphans are passed to the worker, which declares itself a subreaper, so none escapes the sum.
 """
 
 import os
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-TICK_SECONDS = 1 / _TICKS
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
 
@@ -82,30 +81,60 @@ def proportional_bytes(pids: set[int]) -> int:
     return total
 
 
-class MemoryWatch(threading.Thread):
-    """Follows the memory of a tree. Reading PSS is costly, so it is read only when RSS has reached a new
-    height."""
+class TreeWatch(threading.Thread):
+    """Follows the CPU time and the memory of a tree while it works.
 
-    def __init__(self, root: int, interval: float = 0.2, growth: float = 1.02) -> None:
+    What processes that have ended had used is known only to parents that waited for them, and some do not (Spark's
+    daemon of Python workers): so each process's own time is looked at every few milliseconds; the last value counts.
+    Who belongs to the tree and what it holds is looked at less often. Reading PSS is costly, so it is read only when
+    RSS has reached a new height.
+    """
+
+    def __init__(self, root: int, interval: float = 0.2, growth: float = 1.02, look: float = 0.02) -> None:
         super().__init__(daemon=True)
-        self._root, self._interval, self._growth = root, interval, growth
+        self._root, self._interval, self._growth, self._look = root, interval, growth, look
         self._finished = threading.Event()
         self._highest_resident = 0.0
+        processes = all_processes()
+        self._before = {pid: processes[pid].own_ticks for pid in tree(root, processes)}
+        self._latest = dict(self._before)
+        self._alive = set(self._before)
         self.peak_bytes = 0
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Since this watch was made; no less than the clock counts."""
+        used = sum(ticks - self._before.get(pid, 0) for pid, ticks in self._latest.items())
+        return max(used, 1) / _TICKS
+
     def run(self) -> None:
-        while not self._finished.wait(self._interval):
-            self.sample()
+        looks = 0
+        while not self._finished.wait(self._look):
+            looks += 1
+            if looks * self._look >= self._interval:
+                looks = 0
+                self.sample()
+            else:
+                self._look_at_times()
 
     def sample(self) -> None:
-        pids = tree(self._root, all_processes())
-        resident = resident_bytes(pids)
+        processes = all_processes()
+        self._alive = tree(self._root, processes)
+        self._latest |= {pid: processes[pid].own_ticks for pid in self._alive}
+        resident = resident_bytes(self._alive)
         if resident > self._highest_resident * self._growth:
             self._highest_resident = resident
-            self.peak_bytes = max(self.peak_bytes, proportional_bytes(pids))
+            self.peak_bytes = max(self.peak_bytes, proportional_bytes(self._alive))
 
-    def stop(self) -> int:
-        self.sample()
+    def stop(self) -> None:
         self._finished.set()
         self.join(timeout=5)
-        return self.peak_bytes
+        self.sample()
+
+    def _look_at_times(self) -> None:
+        for pid in self._alive:
+            try:
+                times = parse_stat((_PROC / str(pid) / "stat").read_text())
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            self._latest[pid] = times.own_ticks

@@ -4,7 +4,15 @@ import subprocess
 import sys
 import time
 
-from benchmarks.process_tree import ProcessTimes, all_processes, cpu_seconds, parse_stat, proportional_bytes, tree
+from benchmarks.process_tree import (
+    ProcessTimes,
+    TreeWatch,
+    all_processes,
+    cpu_seconds,
+    parse_stat,
+    proportional_bytes,
+    tree,
+)
 
 BURN = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
 
@@ -30,6 +38,31 @@ def test_cpu_time_of_a_child_that_has_ended_is_counted() -> None:
             time.sleep(0.05)
         assert cpu_seconds(parent.pid) >= 0.3
         assert proportional_bytes(tree(parent.pid, all_processes())) > 1_000_000
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def test_cpu_time_of_a_child_that_nobody_waits_for_is_watched() -> None:
+    """As Spark's daemon has its workers: with SIGCHLD ignored, what they used is not added to their parent's times."""
+    code = f"""
+import signal, subprocess, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", {BURN!r}])
+sys.stdin.read()
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    try:
+        watch = TreeWatch(parent.pid)
+        watch.start()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and watch.cpu_seconds < 0.25:
+            time.sleep(0.05)
+        while len(tree(parent.pid, all_processes())) > 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        watch.stop()
+        assert watch.cpu_seconds >= 0.25
+        assert watch.peak_bytes > 1_000_000
     finally:
         parent.kill()
         parent.wait()
