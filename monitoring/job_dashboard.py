@@ -122,7 +122,7 @@ RECOVERY = Row(
                                 (f"max(streamingjob_recovery_objective_seconds{JOB})", "objective")], "s",
               "From the last word of the failed slot to the first output"),
         Panel("Restoring a slot", [(f"sum(streamingjob_restore_seconds_sum{JOB})"
-                                    f" / sum(streamingjob_restore_seconds_count{JOB})", "average")], "s"),
+                                    f" / sum(streamingjob_restore_seconds_count{JOB} > 0)", "average")], "s"),
         Panel("Regions", [(gauge("regions_running", "streamingjob"), "running"),
                           (gauge("regions_finished", "streamingjob"), "finished"),
                           (gauge("regions", "streamingjob"), "all")]),

@@ -25,7 +25,8 @@ class Prometheus:
         self.url = url
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        return self._get("query", query=expr)["result"]
+        """What is there. That something is not a number is no answer."""
+        return [sample for sample in self._get("query", query=expr)["result"] if sample["value"][1] != "NaN"]
 
     def targets_up(self) -> int:
         return sum(target["health"] == "up" for target in self._get("targets")["activeTargets"])

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from monitoring.shipped import ROOT, RULES, alerts, dashboards
 
-from snapshot_engine.runtime.job_metrics import CAUSES
+from snapshot_engine.runtime.region_metrics import CAUSES
 
 HERE = Path(__file__).parent
 TESTS = HERE / "alert_tests.yaml"

@@ -111,8 +111,8 @@ async def running_job(
     metrics = JobMetrics(settings, graph, registry, store.generation)
     registry.register(VertexMetrics(settings.name, MetricLabels(graph), figures))
     restarts = RestartHistory(
-        begun=[board.restart_begun, metrics.restart_begun],
-        settled=[metrics.restart_settled, lambda entry: store.note_restart(entry.to_wire())],
+        begun=[board.restart_begun, metrics.regions.restart_begun],
+        settled=[metrics.regions.restart_settled, lambda entry: store.note_restart(entry.to_wire())],
     )
     events = EventFan(figures, board, metrics, restarts, *observers)
     master = JobMaster(settings, graph, store, launcher, secrets.token_bytes(32), events)

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from snapshot_engine.runtime.job_metrics import PREFIX
+from snapshot_engine.runtime.metric_families import PREFIX
 from snapshot_engine.runtime.metric_labels import MetricLabels
 from snapshot_engine.runtime.vertex_figures import Totals, VertexFigures
 

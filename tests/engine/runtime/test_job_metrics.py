@@ -19,9 +19,10 @@ from snapshot_engine.graph.planning import PlanOptions
 from snapshot_engine.protocol.checkpoints import Completed
 from snapshot_engine.protocol.critical_path import PARTS, CriticalPath, Step
 from snapshot_engine.protocol.elements import Attempt
-from snapshot_engine.runtime.job_metrics import CAUSES, JobMetrics
+from snapshot_engine.runtime.job_metrics import JobMetrics
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.metric_labels import MetricLabels
+from snapshot_engine.runtime.region_metrics import CAUSES
 from snapshot_engine.runtime.restart_history import PHASES
 from snapshot_engine.runtime.vertex_figures import COUNTED, SUMMED, VertexFigures
 from snapshot_engine.runtime.vertex_metrics import VertexMetrics
@@ -187,11 +188,11 @@ def everything_has_happened(graph: ExecutionGraph, registry: CollectorRegistry) 
             metrics.heartbeat(Slot(region.id, slot), hosted)
         for cause in CAUSES:
             entry = RestartEntry(region=str(region.id), cause=cause, failed_at="2026-01-01T00:00:00Z")
-            metrics.restart_begun(entry)
+            metrics.regions.restart_begun(entry)
             entry.phases, entry.seconds = dict.fromkeys(PHASES, 0.1), 0.6
-            metrics.restart_settled(entry)
+            metrics.regions.restart_settled(entry)
     for subtask in graph.subtasks:
-        metrics._show_path(CriticalPath(0.4, (Step(subtask, 0.1, 0.1, 0.1, 0.1),)))
+        metrics.checkpoints._show_path(CriticalPath(0.4, (Step(subtask, 0.1, 0.1, 0.1, 0.1),)))
     path = CriticalPath(1.0, tuple(Step(subtask, 0.1, 0.1, 0.1, 0.1) for subtask in graph.subtasks))
     manifest = Manifest(1, 1, "wide", "uid", 1.0, 2.0, 128, {})
     metrics.checkpoint_completed(manifest, Completed(1, True, 1.0, 2.0, {}), path, "uri", 1)

@@ -15,9 +15,11 @@ from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import PARTS, CriticalPath, Step
 from snapshot_engine.protocol.elements import Attempt, SubtaskId
 from snapshot_engine.protocol.region_run import RegionRun
-from snapshot_engine.runtime.job_metrics import CAUSES, SECONDS, JobMetrics
+from snapshot_engine.runtime.job_metrics import JobMetrics
 from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.metric_families import SECONDS
 from snapshot_engine.runtime.metric_labels import MetricLabels
+from snapshot_engine.runtime.region_metrics import CAUSES
 from snapshot_engine.runtime.restart_history import PHASES
 from snapshot_engine.runtime.vertex_figures import VertexFigures
 from snapshot_engine.runtime.vertex_metrics import VertexMetrics
@@ -180,9 +182,9 @@ def test_counters_go_on_over_attempts(job: Watched) -> None:
 
 
 def test_the_critical_path_shows_the_last_checkpoint_only(job: Watched) -> None:
-    job.metrics._show_path(CriticalPath(1.0, (Step(SubtaskId("source", 0), 0.1, 0.2, 0.3, 0.4),)))
+    job.metrics.checkpoints._show_path(CriticalPath(1.0, (Step(SubtaskId("source", 0), 0.1, 0.2, 0.3, 0.4),)))
     assert job["checkpoint_critical_seconds vertex=source part=async"] == 0.4
-    job.metrics._show_path(NO_PATH)
+    job.metrics.checkpoints._show_path(NO_PATH)
     assert job["checkpoint_critical_seconds vertex=source part=async"] is None
 
 
