@@ -34,11 +34,13 @@ def begin_what_is_asked(draft: Draft) -> None:
 
 
 def driver_can_take_a_savepoint(draft: Draft) -> bool:
-    report, pod = draft.observation.report, draft.observation.driver_pod()
-    if report is None or pod is None or pod.ended or draft.status.driver is None:
+    report, pod, driver = draft.observation.report, draft.observation.driver_pod(), draft.status.driver
+    if pod is None or pod.ended or driver is None:
         return False
-    is_current = report.status.generation == draft.status.driver.generation
-    return is_current and report.status.phase in _CAN_TAKE_A_SAVEPOINT
+    if report is None:
+        # An operator that has just started has not heard of a driver that may be well: it is asked, and may refuse.
+        return driver.ready_at is not None and draft.observation.silent_since is None
+    return report.status.generation == driver.generation and report.status.phase in _CAN_TAKE_A_SAVEPOINT
 
 
 def begin(

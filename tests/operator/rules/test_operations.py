@@ -200,7 +200,7 @@ def test_an_upgrade_survives_the_operator_at_every_step(running):
     """Each look here is by an operator that remembers nothing but the status."""
 
     def forgetful_look():
-        running.stop_accepted, running.dry_runs = False, {}
+        running.stop_accepted, running.dry_runs, running.report = False, {}, None
         running.look()
 
     running.edit(parallelism=4)
@@ -211,7 +211,7 @@ def test_an_upgrade_survives_the_operator_at_every_step(running):
     plan_succeeds(running)
     for _ in range(3):
         forgetful_look()
-    assert step(running) == "Stop"
+    assert step(running) == "Stop" and running.status["operation"]["savepointName"] == "upgrade-2"
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
     for _ in range(3):
         forgetful_look()
@@ -255,6 +255,21 @@ def test_a_driver_that_cannot_take_a_savepoint_is_suspended_with_its_last_state(
     world.edit(state="Suspended")
     world.settle(3)
     assert world.status["phase"] == "Suspended" and world.pods == {}
+
+
+def test_an_operator_that_has_just_started_suspends_with_a_savepoint_as_well(running):
+    running.report = None
+    running.edit(state="Suspended")
+    running.look()
+    [stop] = running.actions(StopJob)
+    assert (stop.request.mode, stop.request.name) == ("savepoint", "suspend-2")
+
+
+def test_a_driver_that_is_silent_is_not_asked_for_a_savepoint(running):
+    running.report, running.silent_since = None, running.now
+    running.edit(state="Suspended")
+    running.look()
+    assert not running.actions(StopJob) and step(running) == "Kill"
 
 
 def test_a_restart_on_demand(running):
