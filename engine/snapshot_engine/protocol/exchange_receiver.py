@@ -4,10 +4,11 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from snapshot_engine.protocol.elements import ChannelId
+from snapshot_engine.protocol.elements import ChannelId, Watermark
 
 
 class GapError(Exception):
@@ -42,3 +43,23 @@ class ChannelReceiver:
         skip = min(count, self.expected - first)
         self.expected = max(self.expected, first + count)
         return Slice(skip, count - skip)
+
+
+def joins_what_is_taken(waiting: Iterable[object], rows_of: Callable[[object], int | None], room: int) -> int:
+    """How many of the elements that wait behind a batch may be taken together with it: batches of `room` rows
+    at most, and the watermarks between and behind them, of which the last one is what comes next.
+
+    At a low rate a log is made of crumbs, a row or two with a watermark behind them; who has much of it to
+    read would never catch up if each were handled by itself. Rows that pass a watermark do no harm: it is only
+    later than it was. Nothing passes any other element, above all no barrier. `rows_of` is None for what is no
+    batch.
+    """
+    joining = 0
+    for element in waiting:
+        rows = rows_of(element)
+        if rows is not None:
+            room -= rows
+        if room < 0 or (rows is None and not isinstance(element, Watermark)):
+            break
+        joining += 1
+    return joining

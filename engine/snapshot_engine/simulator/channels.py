@@ -11,9 +11,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from snapshot_engine.protocol.committed_exchange import SegmentPosition, SegmentReader, SegmentWriter
-from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Control, EndOfInput
+from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, Control, EndOfInput, Watermark
 from snapshot_engine.protocol.exchange_log import ChannelLog, LogReader, SendRecords
-from snapshot_engine.protocol.exchange_receiver import ChannelReceiver
+from snapshot_engine.protocol.exchange_receiver import ChannelReceiver, joins_what_is_taken
 from snapshot_engine.simulator.records import Batch
 from snapshot_engine.simulator.storage import Storage
 from snapshot_engine.simulator.topology import Edge
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Element = Batch | Control
 
 CUT = 0.3  # how often a batch is taken in two
+TOGETHER = 0.2  # how often what lies behind a batch in a log is taken together with it
+
+
+def _records_in(element: object) -> int | None:
+    return len(element) if isinstance(element, tuple) else None
 
 
 class QueuePort:
@@ -57,11 +62,13 @@ class QueuePort:
 class LogPort(QueuePort):
     """The end of a memory or durable channel: reads the producer's log, and takes each record once."""
 
-    __slots__ = ("_at_barrier", "reader", "receiver")
+    __slots__ = ("_as_sent", "_at_barrier", "reader", "receiver")
 
-    def __init__(self, edge: Edge, channel: ChannelId, receiver: ChannelReceiver) -> None:
+    def __init__(self, edge: Edge, channel: ChannelId, receiver: ChannelReceiver, as_sent: bool) -> None:
+        """`as_sent`: the consumer promises the same sequence again, so no record may pass a watermark."""
         super().__init__(edge, channel)
         self.receiver = receiver
+        self._as_sent = as_sent
         self.reader: LogReader | None = None
         self._at_barrier: dict[int, int] = {}
 
@@ -70,9 +77,18 @@ class LogPort(QueuePort):
             self._receive()
         return bool(self.queue)
 
+    def take(self, random: Random) -> Element:
+        element = super().take(random)
+        if type(element) is not tuple or self._as_sent or random.random() >= TOGETHER:
+            return element
+        for _ in range(int(random.random() * 6)):
+            self._receive()
+        joining = [self.queue.popleft() for _ in range(joins_what_is_taken(self.queue, _records_in, 5))]
+        self.queue.extendleft([each for each in joining if type(each) is Watermark][-1:])
+        return sum((each for each in joining if type(each) is tuple), element)
+
     def _receive(self) -> None:
-        assert self.reader is not None
-        send = self.reader.next_send()
+        send = self.reader.next_send() if self.reader is not None else None
         if send is None:
             return
         if not isinstance(send, SendRecords):

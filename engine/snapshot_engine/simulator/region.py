@@ -116,7 +116,8 @@ class RegionInstance:
             self.world.network.open(channel, self.attempt, port.queue)
             return port
         receiver = self.world.parts.receiver(channel, cast(int, at) if at is not None else 0)
-        self.log_ports[channel] = LogPort(edge, channel, receiver)
+        as_sent = self.region in self.world.config.deterministic
+        self.log_ports[channel] = LogPort(edge, channel, receiver, as_sent)
         return self.log_ports[channel]
 
     def make_outlets(self, edge: Edge, index: int, restored: SubtaskState | None) -> list[Outlet]:

@@ -6,18 +6,22 @@ import pyarrow as pa
 
 from snapshot_engine.channels.frames import Element
 from snapshot_engine.channels.queues import InboundQueue
-from snapshot_engine.protocol.elements import ChannelId, EndOfInput
-from snapshot_engine.protocol.exchange_receiver import ChannelReceiver
+from snapshot_engine.protocol.elements import ChannelId, EndOfInput, Watermark
+from snapshot_engine.protocol.exchange_receiver import ChannelReceiver, joins_what_is_taken
 
 REMEMBERED_BARRIERS = 8
+ENOUGH_ROWS = 4096
+"""Batches that wait are put together up to this many rows: more would save nothing."""
 
 
 class NumberedQueue(InboundQueue):
-    def __init__(self, channel: ChannelId, port: int, expected: int = 0) -> None:
+    def __init__(self, channel: ChannelId, port: int, expected: int = 0, *, in_batches_as_sent: bool = False) -> None:
+        """`in_batches_as_sent`: rows must not pass a watermark, since the consumer promises the same sequence again."""
         super().__init__(channel, port)
         self.receiver = ChannelReceiver(channel, expected)
         self.ended = False
         """Its end has come, though perhaps it is not processed yet: nothing more is wanted from the producer."""
+        self._as_sent = in_batches_as_sent
         self._waiting_rows = 0
         self._at_barrier: dict[int, int] = {}
 
@@ -34,8 +38,20 @@ class NumberedQueue(InboundQueue):
     def take(self) -> Element:
         element = super().take()
         if isinstance(element, pa.RecordBatch):
+            if self.elements and not self._as_sent:
+                element = self._with_what_follows(element)
             self._waiting_rows -= element.num_rows
         return element
+
+    def _with_what_follows(self, first: pa.RecordBatch) -> pa.RecordBatch:
+        joining = [
+            super(NumberedQueue, self).take()
+            for _ in range(joins_what_is_taken(self.elements, _rows_of, ENOUGH_ROWS - first.num_rows))
+        ]
+        watermarks = [element for element in joining if isinstance(element, Watermark)]
+        self.elements.extendleft(watermarks[-1:])
+        batches = [first, *(element for element in joining if isinstance(element, pa.RecordBatch))]
+        return pa.concat_batches(batches) if len(batches) > 1 else first
 
     def barrier(self, checkpoint: int) -> None:
         """The barrier of `checkpoint` was taken here: that is where the snapshot stands on this channel.
@@ -53,3 +69,7 @@ class NumberedQueue(InboundQueue):
     def _processed(self) -> int:
         """What was received but not processed does not count."""
         return self.receiver.expected - self._waiting_rows
+
+
+def _rows_of(element: object) -> int | None:
+    return element.num_rows if isinstance(element, pa.RecordBatch) else None

@@ -25,7 +25,7 @@ class CutChannel:
 class RegionCuts:
     def __init__(self, graph: ExecutionGraph) -> None:
         self.channels = _cut_channels(graph)
-        self.deterministic = _deterministic(graph)
+        self.deterministic = deterministic_regions(graph)
         self.starts_after: dict[int, set[int]] = defaultdict(set)
         """The regions whose blocking results a region reads."""
         self._keeping = {(cut.producer, cut.id.producer) for cut in self.channels if cut.fact.exchange.replays}
@@ -70,7 +70,7 @@ def _cut_channels(graph: ExecutionGraph) -> list[CutChannel]:
     return found
 
 
-def _deterministic(graph: ExecutionGraph) -> frozenset[int]:
+def deterministic_regions(graph: ExecutionGraph) -> frozenset[int]:
     """Planning has checked that the declaration can hold for the whole region."""
     vertices = graph.graph.vertices
     return frozenset(

@@ -25,6 +25,7 @@ from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.exchanges.log_reading import NumberedQueue
 from snapshot_engine.runtime.exchanges.log_storage import DiskStorage, MemoryStorage
 from snapshot_engine.runtime.exchanges.log_writing import LogOutbound
+from snapshot_engine.runtime.exchanges.region_cuts import deterministic_regions
 from snapshot_engine.runtime.exchanges.segment_parts import Part
 from snapshot_engine.runtime.exchanges.segment_reading import (
     Keep,
@@ -60,6 +61,7 @@ class SlotExchanges:
         self._store_early = store_early
         self._send = send
         self._schema_of = schema_of
+        self._is_deterministic = task.region in deterministic_regions(task.graph)
         self._fetcher = SegmentFetcher(reader, lambda edge: schema_of(self._graph.edges[edge]), wake)
         self._of: dict[SubtaskId, SubtaskExchanges] = defaultdict(SubtaskExchanges)
         self._segments: dict[ChannelId, SegmentQueue] = {}
@@ -104,7 +106,8 @@ class SlotExchanges:
         return self._stored_output(edge, channel, number, doc.get("lineage", 0))
 
     def _log_input(self, edge: JobEdge, channel: ChannelId, doc: Mapping[str, Any]) -> NumberedQueue:
-        queue = NumberedQueue(channel, edge.port, dict(doc.get("numbers", ())).get(channel.producer, 0))
+        number = dict(doc.get("numbers", ())).get(channel.producer, 0)
+        queue = NumberedQueue(channel, edge.port, number, in_batches_as_sent=self._is_deterministic)
         self._numbered[channel] = queue
         inputs = self._of[self._graph.consumer_of(channel)].log_inputs
         inputs.setdefault(edge.id, (edge, []))[1].append(queue)
