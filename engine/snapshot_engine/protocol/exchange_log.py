@@ -230,11 +230,13 @@ class ChannelLog:
         it has not seen (the producer may not have got there again: it is sent nothing until then). `pending`
         are the checkpoints that are still to be aligned.
         """
+        if self._discarding:
+            raise NotWholeError(f"channel {self.channel} was asked for record {position}, but its log is given up")
         if position < self._held_from:
             raise NotWholeError(
                 f"channel {self.channel} was asked for record {position}, but its log begins at {self._held_from}"
             )
-        index = self._index_of(position)
+        index = self._index_of(position, pending)
         self.reader = LogReader(self, index, position, frozenset(pending), self._next_index)
         return self.reader
 
@@ -263,14 +265,19 @@ class ChannelLog:
         if self._discarding:
             self._forget_first()
 
-    def _index_of(self, position: int) -> int:
-        """Behind the barrier at `position` if a checkpoint lies there, else at the entry that has
-        the record.
+    def _index_of(self, position: int, pending: Collection[int]) -> int:
+        """Behind a barrier that the consumer has seen at `position`, else at the first entry that may be news to it.
+
+        A pending barrier is news wherever it lies, also right where the consumer begins. Were it skipped, the
+        channel's end would be taken for it.
         """
-        after = [index + 1 for at, index in self._barriers.values() if at == position and index >= 0]
-        candidates = [index for index in after if index >= self._first_index]
-        if candidates:
-            return min(candidates)
+        seen = [
+            index + 1
+            for checkpoint, (at, index) in self._barriers.items()
+            if at == position and index + 1 >= max(1, self._first_index) and checkpoint not in pending
+        ]
+        if seen:
+            return min(seen)
         for index in range(self._first_index, self._next_index):
             entry = self._entries[index]
             end = entry.first + entry.count if isinstance(entry, LoggedRecords) else entry.position

@@ -23,7 +23,7 @@ from snapshot_engine.protocol.checkpoints import (
 )
 from snapshot_engine.protocol.committed_exchange import unneeded
 from snapshot_engine.protocol.critical_path import Timings
-from snapshot_engine.protocol.elements import Attempt, SubtaskId
+from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
 from snapshot_engine.protocol.failover import RegionChannel
 from snapshot_engine.protocol.loop_end import LoopCounts
 from snapshot_engine.protocol.recovery import (
@@ -35,7 +35,7 @@ from snapshot_engine.protocol.recovery import (
     StopSlots,
     SuspendCheckpoints,
 )
-from snapshot_engine.protocol.region_run import RegionState
+from snapshot_engine.protocol.region_run import ACTIVE, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
 from snapshot_engine.simulator.loop_ends import LoopEnds
 from snapshot_engine.simulator.manifests import make_manifest
@@ -86,6 +86,7 @@ class Driver:
         self._loops = LoopEnds(self)
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
+        self._unreadable: set[ChannelId] = set()
         self._due: float | None = None
         """When something has to be done if nothing happens before; None: to be found out."""
         self.frozen: list[tuple[object, ...]] = []
@@ -295,6 +296,8 @@ class Driver:
     def _start(self, action: StartRegions) -> None:
         if len(action.attempts) < len(self.world.topology.regions):
             self.world.covered.add("regional restart")
+        again = {channel for _, channel, producer, _ in self.world.topology.cut_edges() if producer in action.attempts}
+        self._unreadable -= again
         for region, attempt in action.attempts.items():
             alone = self._leaves_consumers_behind(region, action)
             self.coordinate(self.coordinator.release(region, self.world.now))  # what an older attempt held
@@ -335,10 +338,13 @@ class Driver:
                 producer,
                 consumer,
                 edge.exchange,
-                not edge.exchange.replays or self.world.logs.is_whole(self, producer, channel, checkpoint),
+                not edge.exchange.replays or self._can_be_read_again(producer, channel, checkpoint),
             )
             for edge, channel, producer, consumer in self.world.topology.cut_edges()
         ]
+
+    def _can_be_read_again(self, producer: int, channel: ChannelId, checkpoint: int) -> bool:
+        return channel not in self._unreadable and self.world.logs.is_whole(self, producer, channel, checkpoint)
 
     # What slots say.
 
@@ -365,11 +371,21 @@ class Driver:
                     self.coordinate(self.coordinator.release(region, now))
             case "counts":
                 self._loops.hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
+            case "refused":
+                self._refused(region, attempt, *cast(tuple[ChannelId, int, Attempt], arguments))
             case "pressure":
                 self.coordinate(self.coordinator.request_checkpoint(now))
             case _:
                 self._hear_of_slot(kind, region, attempt, cast(int, arguments[0]))
         self.after_event()
+
+    def _refused(self, region: int, attempt: Attempt, channel: ChannelId, producer: int, of: Attempt) -> None:
+        """A consumer cannot read a log: its producer has to make it again, unless that was restarted since."""
+        assert self.recovery is not None
+        run = self.recovery.runs[producer]
+        if run.attempt == of and run.state in ACTIVE and self.recovery.runs[region].accepts(attempt):
+            self._unreadable.add(channel)
+            self._recover(self.recovery.failed(region, attempt, f"cannot read {channel}", 0.5, self.world.now))
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None

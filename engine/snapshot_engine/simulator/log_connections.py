@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from snapshot_engine.protocol.elements import ChannelId, SubtaskId
-from snapshot_engine.protocol.exchange_log import ChannelLog
+from snapshot_engine.protocol.elements import Attempt, ChannelId, EndOfInput, SubtaskId
+from snapshot_engine.protocol.exchange_log import ChannelLog, NotWholeError
 from snapshot_engine.protocol.region_run import ACTIVE, RegionState
 
 if TYPE_CHECKING:
@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     from snapshot_engine.simulator.world import World
 
 
+SLOW = 0.3  # how often a producer is too busy to look who has dialled
+
+
 class LogConnections:
+    """Connecting takes time: a consumer runs, and checkpoints are triggered, before its producers know of it."""
+
     def __init__(self, world: World) -> None:
         self._world = world
+        self._newest: dict[int, Attempt] = {}
+        """The newest attempt of a consumer that each log has heard of; older ones are refused."""
 
     def connect(self, driver: Driver, instance: RegionInstance) -> None:
-        """Its consumers read from its logs, and it reads from those of its producers."""
+        """Its consumers dial it, and it dials its producers."""
         for edge in self._world.topology.edges:
             if not edge.exchange.replays:
                 continue
@@ -28,8 +35,7 @@ class LogConnections:
                 consumer = SubtaskId(edge.consumer.name, channel.consumer)
                 reader = self._instance_of(driver, consumer)
                 if producer is not None and instance in (producer, reader):
-                    self._connect(driver, producer.logs[channel], consumer, reader)
-                    producer.look_whether_caught_up()
+                    self._connect(driver, producer, channel, consumer, reader)
 
     def _instance_of(self, driver: Driver, subtask: SubtaskId) -> RegionInstance | None:
         """The attempt that the driver knows as the current one, if its slot is alive.
@@ -45,16 +51,48 @@ class LogConnections:
         up = run.attempt == instance.attempt and (run.state in ACTIVE or run.state is RegionState.FINISHED)
         return instance if up else None
 
-    def _connect(self, driver: Driver, log: ChannelLog, consumer: SubtaskId, instance: RegionInstance | None) -> None:
+    def _connect(
+        self,
+        driver: Driver,
+        producer: RegionInstance,
+        channel: ChannelId,
+        consumer: SubtaskId,
+        instance: RegionInstance | None,
+    ) -> None:
         assert driver.recovery is not None
         run = driver.recovery.runs[self._world.topology.region_of[consumer]]
-        if run.state is RegionState.FINISHED or (
-            instance is not None and log.channel in instance.subtasks[consumer].ended
-        ):
-            log.consumer_finished()
+        if run.state is RegionState.FINISHED:
+            producer.logs[channel].consumer_finished()
+            producer.look_whether_caught_up()
         elif instance is not None:
-            port = instance.log_ports[log.channel]
-            port.reader = log.attach(port.receiver.expected, driver.coordinator.pending)
+            port = instance.log_ports[channel]
+            port.reader = None
+            ended = channel in instance.subtasks[consumer].ended or any(type(e) is EndOfInput for e in port.queue)
+            slow = self._world.random.random() < SLOW
+            self._world.mail.append(("dial", producer, instance, channel, ended, slow))
+
+    def dialled(self, producer: RegionInstance, consumer: RegionInstance, channel: ChannelId, ended: bool) -> None:
+        """A consumer is heard of. What the log cannot give any more is told to the driver."""
+        log = producer.logs.get(channel)
+        if log is None or channel.consumer not in consumer.alive:
+            return
+        if consumer.attempt < self._newest.get(id(log), consumer.attempt):
+            return
+        self._newest[id(log)] = consumer.attempt
+        if ended:
+            log.consumer_finished()
+        else:
+            self._attach(log, producer, consumer)
+        producer.look_whether_caught_up()
+
+    def _attach(self, log: ChannelLog, producer: RegionInstance, consumer: RegionInstance) -> None:
+        port = consumer.log_ports[log.channel]
+        try:
+            port.reader = log.attach(port.receiver.expected, log.barriers_after(consumer.settled))
+        except NotWholeError:
+            self._world.note(f"{log.channel} is not whole for region {consumer.region} {consumer.attempt}")
+            self._world.has_reason_to_fail(consumer)
+            consumer.send("refused", log.channel.consumer, log.channel, producer.region, producer.attempt)
 
     def cut_off(self, channel: ChannelId, log: ChannelLog) -> None:
         """A log is gone: whoever was reading it waits until the producer's region is back."""

@@ -114,6 +114,13 @@ class ReplaysEveryBarrier(_OtherReader):
     reader_class = _AllBarriers
 
 
+class BeginsBehindAnyBarrier(ChannelLog):
+    """Takes a barrier that lies where the consumer begins for the one that it was restored from."""
+
+    def _index_of(self, position: int, pending: Collection[int]) -> int:
+        return ChannelLog._index_of(self, position, ())
+
+
 class _EvenBehind(LogReader):
     def _lets_through(self, entry: LoggedControl, replayed: bool) -> bool:
         return True if entry.position < self.skip_before else LogReader._lets_through(self, entry, replayed)
@@ -235,6 +242,7 @@ BUGS: dict[str, Bug] = {
     "an aborted barrier aligned on replay": Bug(
         Parts(log=ReplaysEveryBarrier, alignment=TakesNumbersForNews), REPLAYING
     ),
+    "a pending barrier skipped where a consumer begins": Bug(Parts(log=BeginsBehindAnyBarrier), REPLAYING),
     "a barrier let through during a producer's catch-up": Bug(
         Parts(log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False), REPLAYING
     ),

@@ -301,6 +301,14 @@ class World:
         names = manifest.states.values() if manifest else ()
         return driver is not self.newest_driver() and any(name not in self.storage.files for name in names)
 
+    def _mail_dial(
+        self, producer: RegionInstance, consumer: RegionInstance, channel: ChannelId, ended: bool, slow: bool
+    ) -> None:
+        if slow and self.random.random() < 0.95:
+            self.mail.append(("dial", producer, consumer, channel, ended, slow))
+        else:
+            self.logs.dialled(producer, consumer, channel, ended)
+
     def _mail_up(self, instance: RegionInstance, slot: int) -> None:
         if slot in instance.alive:
             instance.send("slot_up", slot, slot)
@@ -360,7 +368,7 @@ class World:
     def crash(self, instance: RegionInstance, slot: int) -> None:
         """The slot's process is killed; its driver hears of it in more than one way."""
         self.note(f"slot {slot} of region {instance.region} {instance.attempt} crashes")
-        self._has_reason_to_fail(instance)
+        self.has_reason_to_fail(instance)
         instance.slot_dies(slot)
         self.post.lose_what_is_on_its_way(instance, slot)
         for kind in ("gone", "failed"):
@@ -369,7 +377,7 @@ class World:
             instance.send("failed", slot, slot)
         self.refresh()
 
-    def _has_reason_to_fail(self, instance: RegionInstance) -> None:
+    def has_reason_to_fail(self, instance: RegionInstance) -> None:
         reason = (self.drivers[instance.driver], instance)
         if reason not in self.reasons_to_fail:
             self.reasons_to_fail.append(reason)

@@ -49,6 +49,25 @@ def barrier(target, number):
 
 
 class TestReplay:
+    def test_a_barrier_still_to_be_aligned_is_sent_if_it_lies_right_where_the_consumer_begins(self):
+        """Both were restored from checkpoint 4, and 5 was triggered before the consumer had dialled in. Without the
+        barrier, the end of the channel would be taken for it, and what lies before the end for part of checkpoint 5.
+        """
+        it = log(start=7, restored=4)
+        barrier(it, 5)
+        records(it, 2)
+        it.append_control(EndOfInput())
+        assert drain(it.attach(7, pending=[5])) == ["b5", 7, 8, "end"]
+
+    def test_a_consumer_that_comes_late_to_a_log_that_has_its_checkpoint_gets_the_next_barrier_too(self):
+        it = log()
+        records(it, 3)
+        barrier(it, 1)
+        barrier(it, 2)
+        records(it, 1)
+        assert drain(it.attach(3, pending=[2])) == ["b2", 3]
+        assert drain(it.attach(3, pending=[])) == [3]
+
     def test_a_connected_consumer_gets_everything_once_and_in_order(self):
         it = log()
         reader = it.attach(0, [])
