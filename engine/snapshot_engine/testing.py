@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from snapshot_engine.consistent_cuts import ConsistentCuts
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
@@ -68,7 +69,7 @@ def run_pipeline(
     """Plan and run `pipeline` until it ends. A second call with the same storage goes on where the first one ended.
 
     `meanwhile` is called with the running job (and awaited if it is a coroutine function): to kill, stop, look.
-    `settings` are further fields of JobSettings, such as `restore_from`, `incremental`, `retained`, `clock`.
+    Raises InconsistentCut if a checkpoint on the way was none. `settings` are further fields of JobSettings, such as `restore_from`, `incremental`, `retained`, `clock`.
     """
     graph = plan_pipeline(
         pipeline, args, parallelism, PlanOptions(job=job, parallelism=parallelism, mode=mode, strategy=strategy)
@@ -86,11 +87,14 @@ def run_pipeline(
     )
     ship_by_value(sys.modules[pipeline.__module__])
     own = launcher or ForkedLauncher()
+    cuts = ConsistentCuts()
     try:
-        return run_to_end(chosen, ExecutionGraph(graph), own, *observers, meanwhile=meanwhile)
+        result = run_to_end(chosen, ExecutionGraph(graph), own, cuts, *observers, meanwhile=meanwhile)
     finally:
         if launcher is None:
             own.close()
+    cuts.verify()
+    return result
 
 
 def slot_pids(job: RunningJob) -> list[int]:

@@ -438,6 +438,8 @@ class JobMaster:
         run = self.regions[self.graph.region_of[self.graph.producer_of(channel)].id].run
         if list(run.attempt) != lost.producer or run.state not in DEPLOYED:
             return  # it was restarted since, or is about to be
+        if not shell.run.accepts(connection.attempt) or shell.run.state not in ACTIVE:
+            return  # so was the consumer
         edge = self.graph.edges[channel.edge]
         self._facts.unreadable(lost.channel)
         message = f"cannot read the input {edge.uid}: channel {lost.channel} broke between two living slots"

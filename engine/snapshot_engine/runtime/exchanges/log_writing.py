@@ -59,9 +59,13 @@ class LogOutbound:
         self.pump()
         return True
 
-    def consumer_finished(self) -> None:
-        self.detach()
-        self.log.consumer_finished()
+    def consumer_finished(self, consumer_attempt: tuple[int, int] | None = None) -> None:
+        """Nothing is kept any more, on the word of the driver or of a consumer that is not older than one that was
+        here before.
+        """
+        if consumer_attempt is None or consumer_attempt >= self._consumer_attempt:
+            self.detach()
+            self.log.consumer_finished()
 
     def detach(self) -> None:
         """The consumer is away: what it has not read is kept."""

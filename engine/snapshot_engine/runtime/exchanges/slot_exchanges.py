@@ -226,7 +226,7 @@ class SlotExchanges:
         if log is None:
             return False
         if greeting.position < 0:
-            log.consumer_finished()
+            log.consumer_finished(greeting.consumer_attempt)
             return False
         try:
             return log.attach(connection, greeting.consumer_attempt, greeting.position, greeting.settled)

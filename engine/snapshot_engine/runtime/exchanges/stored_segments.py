@@ -21,14 +21,16 @@ from snapshot_engine.state.handles import OperatorState, PieceHandle
 
 WRITTEN = "exchange-written"
 READ = "exchange-read"
+WRITTEN_SUFFIX = "/written"
+READ_SUFFIX = "/read"
 
 
 def written_uid(edge: JobEdge) -> str:
-    return f"{edge.uid}/written"
+    return f"{edge.uid}{WRITTEN_SUFFIX}"
 
 
 def read_uid(edge: JobEdge) -> str:
-    return f"{edge.uid}/read"
+    return f"{edge.uid}{READ_SUFFIX}"
 
 
 class StreamId(NamedTuple):
