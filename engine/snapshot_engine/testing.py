@@ -69,7 +69,8 @@ def run_pipeline(
     """Plan and run `pipeline` until it ends. A second call with the same storage goes on where the first one ended.
 
     `meanwhile` is called with the running job (and awaited if it is a coroutine function): to kill, stop, look.
-    Raises InconsistentCut if a checkpoint on the way was none. `settings` are further fields of JobSettings, such as `restore_from`, `incremental`, `retained`, `clock`.
+    Raises InconsistentCut if a checkpoint on the way was none. `settings` are further fields of JobSettings, such as
+    `restore_from`, `incremental`, `retained`, `clock`.
     """
     graph = plan_pipeline(
         pipeline, args, parallelism, PlanOptions(job=job, parallelism=parallelism, mode=mode, strategy=strategy)
