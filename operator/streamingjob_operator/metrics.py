@@ -113,7 +113,7 @@ class OperatorMetrics:
         answers = driver is not None and driver.ready_at is not None and status.silent_since is None
         self._driver_up.labels(*labels).set(answers)
         if job.spec is not None:
-            self._progress_window.labels(*labels).set(job.spec.recovery.progress_window)
+            self._progress_window.labels(*labels).set(job.spec.progress_window)
         self._show_progress(labels, job, status)
         self._show_phase(labels, status.phase)
 

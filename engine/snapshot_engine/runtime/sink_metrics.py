@@ -19,7 +19,7 @@ class SinkMetrics(JobEvents):
             "sink_commit_failures", "Commits that a sink refused and that are tried again", "vertex"
         )
         self._aborts = make.counter(
-            "sink_aborts", "Open sink transactions given up because their attempt ended", "vertex"
+            "sink_aborts", "Sink subtasks whose attempt ended early; what each had open is given up", "vertex"
         )
         for vertex in labels.sink_vertices():
             for family in (self._commits, self._commit_failures, self._aborts):

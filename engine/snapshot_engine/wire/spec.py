@@ -216,7 +216,8 @@ class RecoverySpec(StrictModel):
     objective: PositiveDuration = 10.0
     """How long a recovery may take; slower ones raise an alert."""
     progress_window: PositiveDuration = 600.0
-    """Without a completed checkpoint for this long, the job is reported as not making progress."""
+    """Without a completed checkpoint for this long, the job is reported as not making progress; twice the checkpoint
+    interval at least."""
     on_no_progress: NoProgressPolicy = NoProgressPolicy.REPORT
     """What else happens then: Report (condition and event only) or Restart (a new driver)."""
     allow_older_checkpoint: bool = False
@@ -313,6 +314,11 @@ class StreamingJobSpec(StrictModel):
         if refused:
             raise ValueError("; ".join(refused))
         return conf
+
+    @property
+    def progress_window(self) -> float:
+        """In seconds. One that is shorter than the interval would find every job to make no progress."""
+        return max(self.recovery.progress_window, 2 * self.checkpoint.interval)
 
     @property
     def executor_instances(self) -> int:

@@ -14,7 +14,7 @@ def watch_progress(draft: Draft) -> None:
     if driver is None or driver.ready_at is None or draft.is_terminal or draft.status.operation is not None:
         return
     since = _last_progress(draft, driver.ready_at)
-    window = draft.policy.recovery.progress_window
+    window = draft.policy.progress_window
     if not draft.has_passed(since, window):
         return
     message = f"no checkpoint was completed for more than {window:.0f} s (since {since:%d %b %H:%M:%S} UTC)"

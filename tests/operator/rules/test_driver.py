@@ -210,6 +210,18 @@ def test_a_job_without_progress_is_restarted_where_the_policy_says_so(running):
     assert running.driver.name == "orders-driver-2"
 
 
+def test_a_job_that_takes_checkpoints_seldom_is_not_without_progress_between_two_of_them(world):
+    world.spec["checkpoint"] = {**world.spec["checkpoint"], "interval": "30m"}
+    world.spec["recovery"] = {"onNoProgress": "Restart"}
+    world.start()
+    world.pass_time(3599)
+    world.settle(3)
+    assert world.driver.name == "orders-driver-1"
+    world.pass_time(2)
+    world.settle(3)
+    assert world.driver.name == "orders-driver-2"
+
+
 def test_a_driver_that_was_stopped_by_hand_runs_again(running):
     running.end_driver(0, phase="Stopped")
     running.settle(3)
