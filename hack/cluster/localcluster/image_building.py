@@ -46,6 +46,12 @@ class ImageBuilder:
         secrets = self.write_secrets()
         options = ["--isolation", "chroot", "--layers", "--build-arg", f"BASE={base}", "--tag", image]
         self.buildah("build", *options, *secrets, REPOSITORY, log="image-build.log")
+        self.remove_leftovers()
+
+    def remove_leftovers(self) -> None:
+        """What killed builds left, and images whose name another has by now: in time they would fill the disk."""
+        self.buildah("rm", "--all", log="image-leftovers.log")
+        self.buildah("rmi", "--prune", log="image-leftovers.log")
 
     def export(self, image: str) -> None:
         """Into the folder of images, from where `image_loading` puts it into the nodes."""
