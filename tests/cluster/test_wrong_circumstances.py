@@ -6,6 +6,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from localcluster import debian_packages, programs
@@ -89,6 +91,34 @@ def test_a_full_disk(localcluster, folder_on_disk):
     finally:
         subprocess.run(["umount", folder_on_disk], check=True)
     assert "0.1 GB free; 8 GB are needed" in message
+    assert "STREAMINGJOB_CLUSTER_CACHE" in message
+
+
+@needs_root
+def test_another_clusters_interface(localcluster, separate_cluster, folder_on_disk):
+    separate_cluster.up()
+    names = separate_cluster.settings.names
+    other = {"CACHE": str(folder_on_disk / "other"), "NAME": names.cluster}
+    shared = separate_cluster.settings.paths
+    (folder_on_disk / "other").mkdir()
+    for folder in (shared.programs, shared.debian):
+        (folder_on_disk / "other" / folder.name).symlink_to(folder)
+    env = {f"STREAMINGJOB_CLUSTER_{name}": value for name, value in other.items()}
+    message = message_of(localcluster("up", **env))
+    assert f"the network interface {names.bridge} is there already" in message
+    for variable in ("STREAMINGJOB_CLUSTER_CACHE", "STREAMINGJOB_CLUSTER_NAME", "cluster-down"):
+        assert variable in message
+    assert not (folder_on_disk / "other" / "run").exists(), "nothing to undo"
+
+
+@needs_root
+def test_a_cache_of_another_user(localcluster):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        cache = Path(folder)
+        cache.chmod(0o755)
+        (cache / "lock").touch()
+        message = message_of(localcluster("down", user="nobody", STREAMINGJOB_CLUSTER_CACHE=folder))
+    assert "Permission denied" in message
     assert "STREAMINGJOB_CLUSTER_CACHE" in message
 
 

@@ -18,7 +18,7 @@ NOT_IN_PATHS = ':,"\\\n'
 """What PATH, mount options and configuration files would take for something else."""
 HIDDEN_IN_NODES = ("/run", "/var/run", "/var/lib", "/var/log", "/proc", "/sys", "/dev")
 GIGABYTE = 1 << 30
-SPACE_TO_BUILD, SPACE_TO_RUN = 8 * GIGABYTE, 1 * GIGABYTE
+SPACE_TO_BUILD, SPACE_TO_RUN, SPACE_FOR_HELM = 8 * GIGABYTE, 1 * GIGABYTE, 2 * GIGABYTE
 
 
 def require_linux() -> None:
@@ -123,12 +123,14 @@ def require_free_addresses(host_network: HostNetwork) -> None:
 def require_free_bridge(bridge: str) -> None:
     if link_exists(bridge):
         raise ClusterError(
-            f"the network interface {bridge} exists already, but not from this cache folder's cluster",
-            f"Run `make cluster-down` where that cluster was started, or `ip link delete {bridge}`.",
+            f"the network interface {bridge} is there already, of a cluster with another cache folder",
+            "To use it, set STREAMINGJOB_CLUSTER_CACHE to its folder; to have one beside it, set "
+            "STREAMINGJOB_CLUSTER_NAME, _NETWORK and _FIRST_PORT to others; to end it, run `make cluster-down` where it "
+            f"was started, or `ip link delete {bridge}` if its folder is gone.",
         )
 
 
 def before_start(settings: Settings, host_network: HostNetwork) -> None:
+    require_free_bridge(settings.names.bridge)
     require_free_addresses(host_network)
     require_free_ports(settings.ports, "0.0.0.0")
-    require_free_bridge(settings.names.bridge)

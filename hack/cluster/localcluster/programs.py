@@ -36,7 +36,7 @@ def provide(paths: Paths, say: Callable[[str], None]) -> None:
     go = require_go()
     with one_at_a_time(paths.cache / "programs-lock", say):
         if not are_built(paths):
-            say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: some 20 processor-minutes, once")
+            say(f"building Kubernetes {KUBERNETES_VERSION}, etcd and CoreDNS: 10 to 20 processor-minutes, once")
             build(paths, go)
             stamp_of(paths).write_text(sources_digest())
 

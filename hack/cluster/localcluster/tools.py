@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from localcluster import debian_packages, programs
+from localcluster import debian_packages, preflight, programs
 from localcluster.errors import ClusterError
 from localcluster.locks import one_at_a_time
 from localcluster.settings import Paths
@@ -19,9 +19,15 @@ PROMETHEUS_PACKAGES = debian_packages.PackageSet("prometheus", ("prometheus",), 
 Say = Callable[[str], None]
 
 
+def build_kubectl(paths: Paths, say: Say) -> None:
+    programs.require_space(paths)
+    programs.provide(paths, say)
+
+
 def build_helm(paths: Paths, say: Say) -> None:
+    preflight.require_space(paths.cache, preflight.SPACE_FOR_HELM)
     with one_at_a_time(paths.cache / "helm-lock", say):
-        say(f"building helm {HELM_VERSION}: some 4 processor-minutes, once")
+        say(f"building helm {HELM_VERSION}: some 2 processor-minutes, once")
         programs.install(paths, HELM_MODULE, HELM_VERSION)
 
 
@@ -31,7 +37,7 @@ def unpack_prometheus(paths: Paths, say: Say) -> None:
 
 
 PROVIDERS: dict[str, Callable[[Paths, Say], None]] = {
-    "kubectl": programs.provide,
+    "kubectl": build_kubectl,
     "helm": build_helm,
     "prometheus": unpack_prometheus,
     "promtool": unpack_prometheus,
