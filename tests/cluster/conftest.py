@@ -1,6 +1,7 @@
 """The cluster fixtures, for every test below this folder: see docs/developers/cluster.md."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -37,20 +38,24 @@ def command_environment(tmp_path):
 
 
 @pytest.fixture
-def separate_cluster(cluster, folder_on_disk):
+def separate_cluster(cluster):
     """A cluster beside the one that other tests use: other names, addresses, ports, and a cache of its own.
 
-    Not yet up; it shares what was built and downloaded. One test of the machine has it at a time.
+    Not yet up; it shares what was built and downloaded. One test of the machine has it at a time. Its folder is always
+    the same, so that what a killed test left is found and ended by the next.
     """
     if cluster.local is None:
         pytest.skip("only our own cluster can be taken down")
     shared = cluster.local.settings.paths
-    paths = Paths(folder_on_disk / "cache")
-    paths.cache.mkdir()
-    for folder in (shared.programs, shared.debian):
-        (paths.cache / folder.name).symlink_to(folder)
+    paths = Paths(shared.cache / "beside")
     settings = Settings(Names("sjbeside"), paths, Network("10.214"), Ports.starting_at(17443), node_grace_seconds=50)
     beside = LocalCluster(settings, print)
     with one_at_a_time(Path(tempfile.gettempdir()) / f"{settings.names.cluster}-lock", print):
+        beside.down()
+        shutil.rmtree(paths.cache, ignore_errors=True)
+        paths.cache.mkdir()
+        for folder in (shared.programs, shared.debian):
+            (paths.cache / folder.name).symlink_to(folder)
         yield beside
         beside.down()
+        shutil.rmtree(paths.cache, ignore_errors=True)

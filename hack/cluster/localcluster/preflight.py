@@ -125,8 +125,8 @@ def require_free_bridge(bridge: str) -> None:
         raise ClusterError(
             f"the network interface {bridge} is there already, of a cluster with another cache folder",
             "To use it, set STREAMINGJOB_CLUSTER_CACHE to its folder; to have one beside it, set "
-            "STREAMINGJOB_CLUSTER_NAME, _NETWORK and _FIRST_PORT to others; to end it, run `make cluster-down` where it "
-            f"was started, or `ip link delete {bridge}` if its folder is gone.",
+            "STREAMINGJOB_CLUSTER_NAME, _NETWORK and _FIRST_PORT to others; to end it, run `make cluster-down` where "
+            f"it was started, or `ip link delete {bridge}` if its folder is gone.",
         )
 
 
