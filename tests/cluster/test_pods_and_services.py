@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from localcluster.testing.claim_contents import ClaimContents
+from localcluster.testing.namespace import Namespace
 
 pytestmark = pytest.mark.cluster
 
@@ -92,14 +94,25 @@ except urllib.error.HTTPError as error:
     assert f"system:serviceaccount:{namespace.name}:default" in message
 
 
-def test_a_claim_that_names_no_class_is_bound_and_can_be_written(namespace, project_image):
+def test_a_claim_that_names_no_class_is_bound_and_what_a_pod_writes_is_seen_in_any_cluster(namespace, project_image):
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     namespace.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "any"}, "spec": claim})
     volumes = [{"name": "any", "persistentVolumeClaim": {"claimName": "any"}}]
-    manifest = pod("writer", project_image, ["touch", "/any/file"], volumes=volumes)
+    command = ["sh", "-c", "mkdir -m 777 /any/folder; echo text > /any/folder/file"]
+    manifest = pod("writer", project_image, command, volumes=volumes)
     manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "any", "mountPath": "/any"}]
     namespace.apply(manifest)
     namespace.wait_for_phase("writer", "Succeeded")
+
+    elsewhere = Namespace(namespace.cluster_kubectl, namespace.name)
+    for seen_from in (namespace, elsewhere):
+        contents = ClaimContents(seen_from, "any", project_image)
+        contents.touch("folder/another")
+        folder = contents.folder() / "folder"
+        assert (folder / "file").read_text() == "text\n"
+        assert sorted(file.name for file in folder.iterdir()) == ["another", "file"]
+        (folder / "another").unlink()
+    elsewhere.leave()
 
 
 def test_pods_share_a_volume(namespace, project_image):

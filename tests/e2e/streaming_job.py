@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pipelines
+from localcluster.testing.claim_contents import ClaimContents
 from localcluster.testing.namespace import Namespace
 
 MOUNT = "/var/lib/streamingjob/checkpoints"
@@ -25,6 +26,7 @@ class StreamingJob:
         self.name = name
         self.claim = claim
         self.image = image
+        self.contents = ClaimContents(namespace, claim, image)
 
     def manifest(
         self, source: str = pipelines.REGIONS, *, count: int, rate: float, parallelism: int, **spec: Any
@@ -54,9 +56,8 @@ class StreamingJob:
 
     @property
     def output(self) -> Path:
-        """The committed output, as the host sees the shared volume."""
-        assert self.namespace.shared_folders is not None
-        return self.namespace.shared_folders / self.namespace.name / self.claim / "out" / self.name
+        """The committed output, for reading: as it is, or in a cluster that is not ours as it was a moment ago."""
+        return self.contents.folder() / "out" / self.name
 
     # What is seen of it.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow.compute as pc
 import yaml
 from conftest import ROOT
@@ -26,17 +24,10 @@ def test_helm_install_apply_wait_and_the_output_is_exact(operator, namespace, pr
     status = orders.until_finished()
     print(namespace.kubectl("get", "sj"))
     assert status["checkpoint"]["lastCompletedId"] >= 1
-    rows = rows_of(output_in(namespace, claim["metadata"]["name"]))
+    rows = rows_of(orders.output)
     assert pc.sum(rows["bids"]).as_py() == job["spec"]["pipeline"]["args"]["rows"]
     assert len(set(zip(rows["auction"].to_pylist(), rows["window_start"].to_pylist(), strict=True))) == rows.num_rows
     assert orders.condition("Completed")["status"] == "True"
-
-
-def output_in(namespace, claim):
-    """As the host sees it: the default class of our own cluster gives out folders."""
-    volume = namespace.get("pvc", claim)["spec"]["volumeName"]
-    folder = namespace.cluster_kubectl.get("pv", volume)["spec"]["hostPath"]["path"]
-    return Path(folder) / "out" / "orders"
 
 
 def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it(not_installed, cluster, make_job):

@@ -74,7 +74,7 @@ def run_out_of_memory(job, order):
     start_three_regions(job, source=GREEDY, count=COUNT)
     pod, (region,) = a_working_executor(job)
     before = job.attempts()
-    (job.output.parent / f"{order}-{region}").touch()
+    job.contents.touch(f"out/{order}-{region}")
     job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=90)
     job.until_running()
     return pod, region, before
