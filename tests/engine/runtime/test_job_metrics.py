@@ -98,7 +98,7 @@ def test_a_job_that_was_killed_tells_of_checkpoints_records_restarts_and_each_ph
     assert seen.of("streamingjob_records_in_total") > 0
     assert seen.of("streamingjob_watermark_timestamp_seconds") > 0
     assert seen.of("streamingjob_source_lag_records", vertex="bids") >= 0
-    restarts = seen.of("streamingjob_region_restarts_total", cause="SlotLost", region="0")
+    restarts = seen.of("streamingjob_region_restarts_total", region="0")
     assert restarts >= 1  # a slot that is slow to start on a busy machine may be lost again
     for phase in PHASES:
         assert 1 <= seen.of("streamingjob_recovery_phase_seconds_count", phase=phase) <= restarts, phase
