@@ -26,6 +26,7 @@ SHOWN_REGIONS = 8
 SHOWN_CHECKPOINTS = 5
 SHOWN_RESTARTS = 3
 BAR_WIDTH = 30
+DAY, YEAR = 86_400, 365.25 * 86_400
 AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
 _STYLES = {Phase.RUNNING: "green", Phase.FINISHED: "green", Phase.FAILED: "red", Phase.RECOVERING: "yellow"}
 
@@ -196,7 +197,9 @@ def human_seconds(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if abs(seconds) < 2 * 3600:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:,.0f} h"
+    if abs(seconds) < 2 * DAY:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / DAY:.0f} days" if abs(seconds) < 2 * YEAR else f"{seconds / YEAR:.0f} years"
 
 
 def human_bytes(count: float) -> str:

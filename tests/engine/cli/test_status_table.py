@@ -78,6 +78,7 @@ def test_a_restart_says_where_its_time_went() -> None:
 
 def test_times_are_told_in_a_unit_that_fits() -> None:
     assert [human_seconds(s) for s in (0.0123, 5, 300, 7200 * 3)] == ["12 ms", "5.0 s", "5 min", "6 h"]
+    assert [human_seconds(86_400 * days) for days in (3, 365 * 56.9)] == ["3 days", "57 years"]
 
 
 def test_counts_have_three_digits_and_a_unit() -> None:
