@@ -85,18 +85,24 @@ def _regions(status: JobStatus) -> FittingTable:
     )
     in_trouble_first = sorted(status.regions, key=lambda region: (region.state in AT_WORK, -region.restarts))
     for region in in_trouble_first[:SHOWN_REGIONS]:
-        table.add(*_region_row(region))
-    rest = Counter(region.state.value for region in in_trouble_first[SHOWN_REGIONS:])
+        table.add(*_region_row(region, status.phase))
+    rest = Counter(_state_of(region, status.phase) for region in in_trouble_first[SHOWN_REGIONS:])
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in rest.items())
         table.add("…", f"and {states}")
     return table
 
 
-def _region_row(region: RegionStatus) -> tuple[str, ...]:
+def _state_of(region: RegionStatus, phase: Phase) -> str:
+    """With its job a region ends as well, though nobody says so of each."""
+    over = phase in (Phase.STOPPED, Phase.FAILED) and region.state is not RegionState.FINISHED
+    return phase.value if over else region.state.value
+
+
+def _region_row(region: RegionStatus, phase: Phase) -> tuple[str, ...]:
     restored = "" if region.last_restored_checkpoint is None else str(region.last_restored_checkpoint)
     failure = region.last_failure.cause if region.last_failure is not None else ""
-    return region.id, region.state.value, str(region.attempt), restored, ", ".join(region.vertices), failure
+    return region.id, _state_of(region, phase), str(region.attempt), restored, ", ".join(region.vertices), failure
 
 
 def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:

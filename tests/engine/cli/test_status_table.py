@@ -69,6 +69,12 @@ def test_of_many_regions_those_in_trouble_are_shown() -> None:
     assert "and 120 Running" in text
 
 
+def test_no_region_runs_in_a_job_that_has_stopped() -> None:
+    job = status()
+    job.phase = Phase.STOPPED
+    assert "Running" not in shown(job)
+
+
 def test_a_restart_says_where_its_time_went() -> None:
     entry = RestartEntry(
         region="0", cause="SlotLost", failed_at=NOW, phases={"detect": 0.1, "restore": 2.0}, seconds=2.1
