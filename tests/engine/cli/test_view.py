@@ -1,0 +1,77 @@
+"""What `run` shows while a job runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from snapshot_engine.api import Environment
+from snapshot_engine.cli import view
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_plan import plan_pipeline
+from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.checkpoints import Abort
+from snapshot_engine.runtime.job_result import JobResult, Outcome
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.runtime.vertex_figures import VertexFigures
+from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.pieces import StorageConfig
+
+
+def straight(env: Environment) -> None:
+    env.from_source(bids(keys=10, count=10, rate=None), uid="source").sink_to(CollectSink("unused"), uid="sink")
+
+
+@pytest.fixture
+async def board() -> StatusBoard:
+    graph = ExecutionGraph(plan_pipeline(straight, None, 2, PlanOptions(job="orders", parallelism=2)))
+    settings = JobSettings("orders", "default", "uid", StorageConfig("unused", Layout("default", "orders"), {}))
+    return StatusBoard(settings, graph, VertexFigures(graph.graph), 1, None)
+
+
+async def test_the_live_table_is_drawn_again_and_again_and_ends_with_the_end(board, monkeypatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(view, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(
+        view, "status_table", lambda status, url: drawn.append(status.phase.value) or status.phase.value
+    )
+    with view.LiveView().showing(board, 1):
+        while drawn.count("Starting") < 3:
+            await asyncio.sleep(0.01)
+        board.ended(JobResult(Outcome.STOPPED))
+    assert drawn[-1] == "Stopped"
+    before = len(drawn)
+    await asyncio.sleep(0.05)
+    assert len(drawn) == before
+
+
+async def test_json_lines_can_all_be_parsed(board, capsys) -> None:
+    lines = view.JsonView()
+    lines.say("begins")
+    with lines.showing(board, 1):
+        lines.starting({}, None)
+        lines.checkpoint_aborted(Abort(7, 'not "complete"\nafter 600 s', {}, failed=True))
+        board.ended(JobResult(Outcome.FAILED, "it broke"))
+    lines.say("ended badly", good=False)
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events] == [
+        "said",
+        "listening",
+        "starting",
+        "checkpointAborted",
+        "ended",
+        "error",
+    ]
+    assert all("at" in event for event in events)
+    assert events[4]["status"]["phase"] == "Failed"
+
+
+def test_no_colours_in_a_pipe(capsys) -> None:
+    view.view_for("text", plain=False).say("stopped", good=False)
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
