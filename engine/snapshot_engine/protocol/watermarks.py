@@ -102,10 +102,11 @@ class WatermarkMerge:
 
 def _merged(times: Collection[ChannelTime], current: int) -> int:
     active = [time.watermark for time in times if not time.idle]
-    if len(active) > sum(time.ended for time in times) or not any(time.idle for time in times):
+    if any(watermark != MAX_WATERMARK for watermark in active) or not any(time.idle for time in times):
         return min(active, default=current)
     # All that is left is idle: nothing older than the furthest of them will come without being late, and the
-    # result must not depend on the order in which they became idle.
+    # result must not depend on the order in which they became idle. That the others are at their end, or about to say
+    # so, is not the end of time: an idle channel may wake up.
     return max(time.watermark for time in times if time.idle)
 
 

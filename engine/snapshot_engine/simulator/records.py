@@ -91,12 +91,12 @@ MANY_ROUNDS = (24, 2)  # at most, and records per source at most: few that go ro
 FEW_ROUNDS = (7, 8)
 
 
-def random_records(random: Random, topology: Topology) -> Records:
+def random_records(random: Random, topology: Topology, long_loops: bool = False) -> Records:
     splits: dict[tuple[str, int], list[int]] = {}
     key: list[int] = []
     time: list[int] = []
     loops = bool(topology.loop_regions())
-    most_rounds, longest = MANY_ROUNDS if loops and random.random() < 0.3 else FEW_ROUNDS
+    most_rounds, longest = MANY_ROUNDS if loops and (random.random() < 0.3 or long_loops) else FEW_ROUNDS
     for vertex in topology.vertices:
         if vertex.kind is not Kind.SOURCE:
             continue

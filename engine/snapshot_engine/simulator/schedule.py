@@ -35,6 +35,10 @@ class Jobs:
     fewest_faults: int = 0
     fewest_subtasks: int = 1
     """Of each vertex in jobs with loops."""
+    long_loops: bool = False
+    """Few records that go round for long, each time with a copy that leaves, and a slot that hears late: seldom is
+    much in flight, and never nothing.
+    """
 
 
 ANY = Jobs()
@@ -60,8 +64,8 @@ def run_schedule(
         topology = random_loop(random, exchanges, jobs.fewest_subtasks)
     else:
         topology = random_topology(random, exchanges)
-    records = random_records(random, topology)
-    config = _random_config(random, topology)
+    records = random_records(random, topology, jobs.long_loops)
+    config = _random_config(random, topology, jobs.long_loops)
     faults = Faults(random, jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults)))
     world = World(random, topology, records, config, faults, parts, note)
     if note is not None:
@@ -78,7 +82,7 @@ def run_schedule(
     return Outcome(seed, violation, faults.counts, world.steps, world.storage.version, frozenset(world.covered))
 
 
-def _random_config(random: Random, topology: Topology) -> WorldConfig:
+def _random_config(random: Random, topology: Topology, long_loops: bool) -> WorldConfig:
     mode = Mode.EXACTLY_ONCE if random.random() < 0.85 else Mode.AT_LEAST_ONCE
     loops = bool(topology.loop_regions())  # their barriers have to go round
     interval = 0.15 + random.random() * 0.6
@@ -101,7 +105,8 @@ def _random_config(random: Random, topology: Topology) -> WorldConfig:
         memory_budget=3 + int(random.random() * 20),
         watermark_delay=int(random.random() * 3),
         rounds=random.random() < 0.3,
-        shows_rounds=len(topology.loop_heads()) == 1 and random.random() < 0.5,
+        shows_rounds=len(topology.loop_heads()) == 1 and (random.random() < 0.5 or long_loops),
         wave_pause=0.02 + random.random() * 0.3,
         fault_rate=0.002 + random.random() * 0.02,
+        slow_slot=int(random.random() * 2) if random.random() < 0.3 or long_loops else None,
     )

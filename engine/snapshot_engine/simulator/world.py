@@ -28,6 +28,7 @@ from snapshot_engine.simulator.violations import Violation
 
 MOST_STEPS = 40_000  # a schedule that is not over by then is stuck
 STEP_SECONDS = 0.02
+HEARS_LATE = 0.8  # how often a message to a slow slot has to wait once more
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class WorldConfig:
     shows_rounds: bool = False
     """Whether a copy of each record leaves the loop whenever it goes round."""
     fault_rate: float = 0.01
+    slow_slot: int | None = None
+    """The slots of this number hear late what drivers say: what is true when the others hear it may be so no more."""
 
 
 def _kinds_of_job(topology: Topology, config: WorldConfig) -> Iterator[str]:
@@ -166,6 +169,8 @@ class World:
         mail = self.mail
         index = int(self.random.random() * len(mail))
         item = mail[index]
+        if item[0] == "to_slot" and item[2] == self.config.slow_slot and self.random.random() < HEARS_LATE:
+            return
         mail[index] = mail[-1]
         mail.pop()
         self._handlers[item[0]](*item[1:])

@@ -67,6 +67,16 @@ def test_an_ended_channel_holds_nothing_back_and_is_not_idle():
     assert merge.current == 10
 
 
+def test_the_end_of_time_on_one_channel_is_not_that_of_an_idle_one():
+    merge = WatermarkMerge([A, B])
+    merge.watermark(A, 10)
+    merge.watermark(B, 5)
+    merge.idle(A)
+    assert merge.watermark(B, MAX_WATERMARK) == 10  # its end follows
+    assert merge.end(B) is None
+    assert merge.watermark(A, 12) == 12
+
+
 def test_the_end_of_all_is_the_end_of_time():
     merge = WatermarkMerge([A, B])
     merge.watermark(A, 10)
