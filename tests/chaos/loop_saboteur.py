@@ -7,6 +7,10 @@ noted in a folder that outlives the slots, by a file that only one of them can m
 A loop that is empty has nothing to lose, and a job that begins anew proves nothing. So the saboteur is slow while there
 are kills to come, which keeps records on their way round; and it strikes only when a checkpoint has completed since the
 kill before with records in its log (`Restores` says so).
+
+Two moments are over too soon to be met by chance, so they are made to last, by channels and heads that are slow as they
+may be: for two checkpoints in flight the barrier is held up on the longer way round, and for a replay with a checkpoint
+pending the head does not get round to what was restored until barriers have come.
 """
 
 from __future__ import annotations
@@ -19,14 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from snapshot_engine.api import Function
+from snapshot_engine.channels.queues import InboundQueue
+from snapshot_engine.protocol.elements import Barrier
 from snapshot_engine.protocol.loop_log import AcknowledgeLoop
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.loops import obeying, steering
 from snapshot_engine.runtime.loops.head import HeadSubtask
+from snapshot_engine.runtime.subtask import Subtask
 
 SECONDS_PER_ROW = 0.0002
 
 REPLAY = "during replay with a checkpoint pending"
+TWO_IN_FLIGHT = "with two checkpoints in flight"
 COUNTING = "while counting for the end"
 TOLD = "when told that the loop is over"
 BETWEEN = (
@@ -34,7 +42,7 @@ BETWEEN = (
     "while the barrier goes round",
     "after the barrier came back",
     "with records arrived but not processed",
-    "with two checkpoints in flight",
+    TWO_IN_FLIGHT,
     "with one of two feedback channels back",
 )
 """Moments that come again and again."""
@@ -49,6 +57,7 @@ class Saboteur(Function):
     def __init__(self, plan: list[tuple[str, int]], folder: str) -> None:
         self.plan = plan
         self.folder = folder
+        self.in_vain = 0
 
     def open(self, context) -> None:
         if not hasattr(HeadSubtask, "sabotaged"):
@@ -63,13 +72,18 @@ class Saboteur(Function):
     def kills_left(self) -> bool:
         return len(list(Path(self.folder).glob("kill-*"))) < len(self.plan)
 
-    def reached(self, moment: str) -> None:
-        """The slot is at `moment`: die, if that is what this attempt is to die of."""
+    def waits_for(self, moment: str) -> bool:
+        """Whether this attempt is to die of `moment`, and may."""
         done = len(list(Path(self.folder).glob("kill-*")))
         if done >= len(self.plan) or self.plan[done][0] != moment:
+            return False
+        return moment in AT_ONCE or armed(Path(self.folder), done).exists()
+
+    def reached(self, moment: str) -> None:
+        """The slot is at `moment`: die, if that is what this attempt is to die of."""
+        if not self.waits_for(moment):
             return
-        if moment not in AT_ONCE and not armed(Path(self.folder), done).exists():
-            return
+        done = len(list(Path(self.folder).glob("kill-*")))
         passes = Path(self.folder) / f"passed-{done}-{os.getpid()}"
         with passes.open("a") as file:
             file.write("x")
@@ -81,8 +95,18 @@ class Saboteur(Function):
             return
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def nothing_to_replay(self) -> None:
+        """Another attempt, if that is so for long and there is something for it by now."""
+        done = len(list(Path(self.folder).glob("kill-*")))
+        if self.waits_for(REPLAY) and armed(Path(self.folder), done).exists():
+            self.in_vain += 1
+            if self.in_vain > 20:
+                os.kill(os.getpid(), signal.SIGKILL)
+
 
 def wire(saboteur: Saboteur) -> None:
+    hold_barriers(saboteur)
+    hold_replays(saboteur)
     around(HeadSubtask, "_take_snapshot", saboteur, before_snapshot, after_snapshot)
     around(HeadSubtask, "_arrived", saboteur, nothing, after_arrival)
     around(HeadSubtask, "_act_on_loop", saboteur, nothing, after_return)
@@ -95,6 +119,42 @@ def wire(saboteur: Saboteur) -> None:
     import snapshot_engine.runtime.slot as slot
 
     slot.obey = obey
+
+
+def hold_barriers(saboteur: Saboteur) -> None:
+    """Where two checkpoints are to be in flight, the vertex on the longer way round does not get to its barrier."""
+    readable = Subtask._next_readable
+
+    def wired(self):
+        in_the_body = self._slices is not None and not isinstance(self, HeadSubtask)
+        if in_the_body and saboteur.waits_for(TWO_IN_FLIGHT) and any(map(is_at_barrier, self._open_queues)):
+            return None
+        return readable(self)
+
+    Subtask._next_readable = wired  # type: ignore[method-assign]
+
+
+def is_at_barrier(queue: InboundQueue) -> bool:
+    return bool(queue.elements) and isinstance(queue.elements[0], Barrier)
+
+
+def hold_replays(saboteur: Saboteur) -> None:
+    """Where a replay is to be hit, the head does not get to what was restored before it has taken its snapshots."""
+    take = HeadSubtask._take
+
+    def wired(self):
+        if saboteur.waits_for(REPLAY) and replays(self):
+            return []
+        batches = take(self)
+        self.taken_back = getattr(self, "taken_back", 0) + sum(batch.nbytes for batch in batches)
+        return batches
+
+    HeadSubtask._take = wired  # type: ignore[method-assign]
+
+
+def replays(head: HeadSubtask) -> bool:
+    """Whether some of what was restored lies in its queues."""
+    return getattr(head, "taken_back", 0) < head._loop.restored_bytes
 
 
 Look = Callable[[Saboteur, HeadSubtask, Sequence[Any]], None]
@@ -127,9 +187,11 @@ def after_snapshot(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[An
     if log.pending:
         saboteur.reached("while the barrier goes round")
     if len(log.pending) > 1:
-        saboteur.reached("with two checkpoints in flight")
-    if log.pending and head.activity.bytes_in < head._loop.restored_bytes:
+        saboteur.reached(TWO_IN_FLIGHT)
+    if log.pending and replays(head):
         saboteur.reached(REPLAY)
+    elif not replays(head):
+        saboteur.nothing_to_replay()
 
 
 def after_arrival(saboteur: Saboteur, head: HeadSubtask, arguments: Sequence[Any]) -> None:

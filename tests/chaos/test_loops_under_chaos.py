@@ -10,7 +10,7 @@ from pathlib import Path
 
 import loop_saboteur
 import pytest
-from loop_saboteur import BETWEEN, COUNTING, MOMENTS, REPLAY, TOLD, Restores, Saboteur, killed_at
+from loop_saboteur import BETWEEN, COUNTING, MOMENTS, REPLAY, TOLD, TWO_IN_FLIGHT, Restores, Saboteur, killed_at
 
 from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
@@ -27,9 +27,8 @@ pytestmark = [pytest.mark.slow]
 
 KILLS_PER_MOMENT = 20
 TWO_AT_A_TIME = CheckpointConfig(interval=0.1, max_concurrent=2, tolerable_failures=1_000)
-ONE_AFTER_THE_OTHER = CheckpointConfig(interval=0.01, max_concurrent=2, tolerable_failures=1_000)
-"""For moments that are over in less than a tenth of a second."""
-TWO_IN_FLIGHT = "with two checkpoints in flight"
+ONE_AFTER_THE_OTHER = CheckpointConfig(interval=0.02, max_concurrent=4, tolerable_failures=1_000)
+"""Where many are to be in flight, or the first is to come before a replay is over."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -66,11 +65,15 @@ def run(tmp_path: Path, plan, count: int, rate: float | None, **more):
 
 
 def plan_for(moment: str) -> list[tuple[str, int]]:
-    """A replay needs something to be replayed: so every other kill is one that comes before it."""
+    """A replay needs something to be replayed: so every other kill is one that comes before it.
+
+    With a replay that is let pass, the attempt dies behind a checkpoint that was taken during the replay.
+    """
     choose = random.Random(moment)
     if moment == REPLAY:
-        return [each for _ in range(KILLS_PER_MOMENT) for each in ((choose.choice(BETWEEN), 0), (REPLAY, 0))]
-    passes = 1 if moment == TOLD else 4  # the end is told once
+        pairs = [((choose.choice(BETWEEN), 0), (REPLAY, choose.randrange(3))) for _ in range(KILLS_PER_MOMENT)]
+        return [kill for pair in pairs for kill in pair]
+    passes = {TOLD: 1, TWO_IN_FLIGHT: 3}.get(moment, 4)  # the end is told once; three more may be in flight
     return [(moment, choose.randrange(passes)) for _ in range(KILLS_PER_MOMENT)]
 
 

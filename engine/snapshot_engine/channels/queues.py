@@ -47,12 +47,25 @@ class InboundQueue:
     def take(self) -> Element:
         element = self.elements.popleft()
         if isinstance(element, pa.RecordBatch):
-            was_full = self.full
-            self.bytes -= element.nbytes
-            self.rows_taken += element.num_rows
-            if was_full and not self.full and self.on_room:
-                self.on_room()
+            self._count(element.num_rows, element.nbytes)
         return element
+
+    def take_slice(self, rows: int) -> Element:
+        """Like `take`, but at most so many rows of a batch: the rest stays in front."""
+        first = self.elements[0]
+        if not isinstance(first, pa.RecordBatch) or first.num_rows <= rows:
+            return self.take()
+        rest = first.slice(rows)
+        self.elements[0] = rest
+        self._count(rows, first.nbytes - rest.nbytes)
+        return first.slice(0, rows)
+
+    def _count(self, rows: int, size: int) -> None:
+        was_full = self.full
+        self.bytes -= size
+        self.rows_taken += rows
+        if was_full and not self.full and self.on_room:
+            self.on_room()
 
 
 class LocalOutbound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapshot_engine.graph.job_graph import JobEdge, JobGraph, Partitioning
-from snapshot_engine.graph.loops import edges_with_rounds
+from snapshot_engine.graph.loops import edges_inside_loops, edges_with_rounds
 from snapshot_engine.graph.regions import Region as Region
 from snapshot_engine.graph.regions import regions_of
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
@@ -79,6 +79,7 @@ class ExecutionGraph:
         self.outputs = OutputChannels(graph)
         self.regions = regions_of(graph)
         self.round_edges = edges_with_rounds(graph)
+        self.loop_vertices = frozenset(edge.consumer for edge in edges_inside_loops(graph.edges))
         self.region_of = {subtask: region for region in self.regions for subtask in region.subtasks}
 
     def __reduce__(self) -> tuple[type[ExecutionGraph], tuple[JobGraph]]:

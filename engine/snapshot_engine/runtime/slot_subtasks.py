@@ -25,6 +25,7 @@ from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
 from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue
 from snapshot_engine.runtime.loops.building import build_loop
 from snapshot_engine.runtime.loops.head import HeadSubtask
+from snapshot_engine.runtime.loops.slices import SliceSize
 from snapshot_engine.runtime.restore import FRESH
 from snapshot_engine.runtime.router import EdgeOutput, Outbound, Router
 from snapshot_engine.runtime.slot_task import SlotTask, subtask_key
@@ -132,7 +133,7 @@ class SlotSubtasks:
             self._round_ends(channels),
         )
         if vertex.loop is None:
-            subtask = Subtask(*parts)
+            subtask = Subtask(*parts, slices=SliceSize() if id.vertex in self._graph.loop_vertices else None)
         else:
             returning = [queue for channel in feedback if isinstance(queue := self._queues[channel], InboundQueue)]
             loop = build_loop(self._graph, id, returning, restored, self._reader)

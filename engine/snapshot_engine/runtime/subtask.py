@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from snapshot_engine.channels.frames import Element
 from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
@@ -29,6 +30,7 @@ from snapshot_engine.protocol.watermarks import WatermarkMerge
 from snapshot_engine.runtime.chain import Chain
 from snapshot_engine.runtime.exchanges.segment_reading import SegmentQueue
 from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue, SubtaskExchanges
+from snapshot_engine.runtime.loops.slices import SliceSize
 from snapshot_engine.runtime.router import Router
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 
@@ -91,8 +93,11 @@ class Subtask:
         decline: Callable[[SubtaskId, DeclineCheckpoint], None],
         inputs_ended: Callable[[SubtaskId], None],
         round_ends: RoundEnds | None = None,
+        slices: SliceSize | None = None,
     ) -> None:
-        """`ended` are channels that had ended at the restored checkpoint and will not say so again."""
+        """`ended` are channels that had ended at the restored checkpoint and will not say so again. With `slices`,
+        batches are taken in parts of that size.
+        """
         self.id = id
         self.chain = chain
         self.router = router
@@ -110,6 +115,7 @@ class Subtask:
         self._submit = submit
         self._decline = decline
         self._round_ends = round_ends
+        self._slices = slices
         self._next = 0
         self._is_source = not queues
         self._told_inputs_ended = alignment.all_ended and not alignment.ended
@@ -235,13 +241,10 @@ class Subtask:
         return isinstance(queue, SegmentQueue) and (self.sources_paused or self._stopped_at is not None)
 
     def _handle(self, queue: InputQueue) -> None:
-        element = queue.take()
+        element = self._take_from(queue)
         if isinstance(element, pa.RecordBatch):
-            self.has_worked = True
-            self.activity.rows_in += element.num_rows
-            self.activity.bytes_in += element.nbytes
             self._watermarks.active(queue.channel)
-            self.chain.head.process(queue.port, element)
+            self._process(queue.port, element)
             return
         match element:
             case Watermark():
@@ -258,6 +261,20 @@ class Subtask:
                 self._end_channel(queue)
             case RoundEnd():
                 self._end_round(queue, element.round)
+
+    def _take_from(self, queue: InputQueue) -> Element:
+        if self._slices is not None and type(queue) is InboundQueue:
+            return queue.take_slice(self._slices.rows)
+        return queue.take()
+
+    def _process(self, port: int, batch: pa.RecordBatch) -> None:
+        self.has_worked = True
+        self.activity.rows_in += batch.num_rows
+        self.activity.bytes_in += batch.nbytes
+        rows, size = self.router.rows_out, self.router.bytes_out
+        self.chain.head.process(port, batch)
+        if self._slices is not None:
+            self._slices.adapt(batch.num_rows, self.router.rows_out - rows, self.router.bytes_out - size)
 
     def _end_round(self, queue: InputQueue, round: int) -> None:
         """Told again after a restore: keys that were told before are not in the restored state any more."""

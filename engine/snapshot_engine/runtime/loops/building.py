@@ -11,9 +11,10 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.operators.operator import StateReader
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.loop_log import LoopContents, LoopEntry, LoopLog
-from snapshot_engine.runtime.loops.head import FIRST_ROWS, Loop, slices
+from snapshot_engine.runtime.loops.head import Loop
 from snapshot_engine.runtime.loops.held_records import HeldRecords, RecordStore
 from snapshot_engine.runtime.loops.log_state import RestoredLoop, Share
+from snapshot_engine.runtime.loops.slices import FIRST_ROWS
 from snapshot_engine.state.handles import OperatorState
 
 
@@ -51,5 +52,5 @@ def build_loop(
 def _hold(stored: RestoredLoop, store: RecordStore) -> Mapping[ChannelId, list[LoopEntry]]:
     entries: dict[ChannelId, list[LoopEntry]] = defaultdict(list)
     for channel, round, batch in stored.records():
-        entries[channel] += [LoopEntry(round, store.hold(part)) for part in slices(batch, FIRST_ROWS)]
+        entries[channel] += [LoopEntry(round, held) for held in store.hold(batch, FIRST_ROWS)]
     return entries

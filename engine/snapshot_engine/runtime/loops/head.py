@@ -17,16 +17,10 @@ from snapshot_engine.protocol.loop_log import LoopAction, LoopContents, LoopLog
 from snapshot_engine.protocol.round_ends import NO_ROUND
 from snapshot_engine.runtime.loops.held_records import HeldRecords, RecordStore
 from snapshot_engine.runtime.loops.log_state import LoopSnapshot
+from snapshot_engine.runtime.loops.slices import MOST_BYTES, SliceSize
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 from snapshot_engine.runtime.subtask import Subtask, Waiting
 
-FIRST_ROWS = 64
-MOST_ROWS = 2048
-MOST_BYTES = 256 << 10
-"""Records come out of the queue in slices of at most this size, with a look at the room for output between them: a body
-that makes a hundred records of each must not fill the memory in one go."""
-ENOUGH_OUTPUT = 4 << 20
-"""When a slice led to more bytes of output than this, the next ones are smaller; if to much less, larger."""
 FEEDBACK_FIRST = 8
 """How often the loop is served for once that new records are let in, while it is over its budget."""
 
@@ -58,9 +52,9 @@ class HeadSubtask(Subtask):
 
     def __init__(self, *subtask: Any, loop: Loop, **more: Any) -> None:
         super().__init__(*subtask, **more)
+        self._slices = self._size = SliceSize()
         self._loop = loop
         self._queue_bytes = loop.restored_bytes
-        self._slice_rows = FIRST_ROWS
         self._served_in_a_row = 0
 
     # Records.
@@ -98,30 +92,19 @@ class HeadSubtask(Subtask):
         batches = self._take()
         if not batches:
             return False
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        self.activity.rows_in += batch.num_rows
-        self.activity.bytes_in += batch.nbytes
-        before = self.router.bytes_out
-        self.chain.head.process(0, batch)
-        self._adapt_slices(self.router.bytes_out - before)
+        self._process(0, batches[0] if len(batches) == 1 else pa.concat_batches(batches))
         return True
 
     def _take(self) -> list[pa.RecordBatch]:
         """As much as makes a slice: what came back in crumbs goes on in one piece, or the loop would only make more."""
         batches: list[pa.RecordBatch] = []
         rows = size = 0
-        while rows < self._slice_rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
+        while rows < self._size.rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
             held = cast(HeldRecords, taken[1])
             batches.append(held.batch())
             rows, size = rows + held.rows, size + held.size
         self._queue_bytes -= size
         return batches
-
-    def _adapt_slices(self, output: int) -> None:
-        if output > ENOUGH_OUTPUT:
-            self._slice_rows = max(16, self._slice_rows // 2)
-        elif output < ENOUGH_OUTPUT // 4:
-            self._slice_rows = min(MOST_ROWS, self._slice_rows * 2)
 
     def _receive(self) -> bool:
         received = False
@@ -134,8 +117,7 @@ class HeadSubtask(Subtask):
     def _arrived(self, channel: ChannelId, element: Any) -> None:
         loop = self._loop
         if isinstance(element, pa.RecordBatch):
-            for part in slices(element, self._slice_rows):
-                held = loop.store.hold(part)
+            for held in loop.store.hold(element, self._size.rows):
                 self._queue_bytes += held.size
                 loop.log.arrived(channel, held)
             return
@@ -240,9 +222,3 @@ class HeadSubtask(Subtask):
         """(in the queues, in the logs of pending checkpoints); what is in several of them is counted in each."""
         return self._queue_bytes, sum(cast(HeldRecords, entry.payload).size for entry in self._loop.log.logged())
 
-
-def slices(batch: pa.RecordBatch, most_rows: int) -> Iterable[pa.RecordBatch]:
-    """In order, none of them larger than a slice should be."""
-    by_size = batch.num_rows * MOST_BYTES // max(1, batch.nbytes)
-    rows = max(1, min(most_rows, by_size))
-    return [batch] if batch.num_rows <= rows else [batch.slice(at, rows) for at in range(0, batch.num_rows, rows)]

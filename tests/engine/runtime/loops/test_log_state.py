@@ -51,7 +51,7 @@ def written(pieces: Pieces, log: dict[tuple[int, int], list[tuple[int, pa.Record
     """`log` by (producer, consumer): the state that the consumer's head would write."""
     store = RecordStore(SCHEMA, 0)  # everything goes through the disk
     entries = {
-        ChannelId(EDGE, *ends): [LoopEntry(number, store.hold(batch)) for number, batch in batches]
+        ChannelId(EDGE, *ends): [LoopEntry(number, held) for number, batch in batches for held in store.hold(batch)]
         for ends, batches in log.items()
     }
     contents = LoopContents(entries, round, dict.fromkeys(entries, round + 1))
