@@ -221,4 +221,3 @@ class HeadSubtask(Subtask):
     def loop_bytes(self) -> tuple[int, int]:
         """(in the queues, in the logs of pending checkpoints); what is in several of them is counted in each."""
         return self._queue_bytes, sum(cast(HeldRecords, entry.payload).size for entry in self._loop.log.logged())
-
