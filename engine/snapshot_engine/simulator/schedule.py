@@ -108,5 +108,5 @@ def _random_config(random: Random, topology: Topology, long_loops: bool) -> Worl
         shows_rounds=len(topology.loop_heads()) == 1 and (random.random() < 0.5 or long_loops),
         wave_pause=0.02 + random.random() * 0.3,
         fault_rate=0.002 + random.random() * 0.02,
-        slow_slot=int(random.random() * 2) if random.random() < 0.3 or long_loops else None,
+        slow_slot=int(random.random() * 2) if loops and (random.random() < 0.3 or long_loops) else None,
     )

@@ -14,6 +14,7 @@ RARE = {
     "replaced driver swaps against what it reads",
     "a barrier let through during a producer's catch-up",
     "log cleaned too early",
+    "termination by a single wave of counts",
 }
 
 
