@@ -12,7 +12,7 @@ import click
 
 from snapshot_engine.cli.errors import exit_code_of
 from snapshot_engine.runtime import driver
-from snapshot_engine.runtime.job_result import JobResult, Outcome
+from snapshot_engine.runtime.job_result import JobResult
 from snapshot_engine.wire.status import (
     TERMINATION_MESSAGE_PATH,
     ExitCode,
@@ -25,12 +25,6 @@ log = logging.getLogger(__name__)
 
 CRASH = 1
 LONGEST_ERROR = 2000
-EXIT_CODES = {
-    Outcome.FINISHED: ExitCode.FINISHED,
-    Outcome.STOPPED: ExitCode.FINISHED,
-    Outcome.FAILED: ExitCode.RESTARTS_EXHAUSTED,
-    Outcome.FENCED: ExitCode.FENCED,
-}
 
 
 def drive() -> int:
@@ -44,7 +38,7 @@ def drive() -> int:
         return _fail(error, launch.generation, seen.status)
     _leave(_report_of(result, launch.generation, seen.status))
     log.info("%s: %s", result.outcome.value, result.message)
-    return int(EXIT_CODES[result.outcome])
+    return int(result.exit_code)
 
 
 def check() -> int:

@@ -11,16 +11,17 @@ from pathlib import Path
 import click
 
 from snapshot_engine.cli import running
-from snapshot_engine.cli.driver import EXIT_CODES
 from snapshot_engine.cli.view import View
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
 from snapshot_engine.runtime.driver import savepoint_path
-from snapshot_engine.runtime.embedded import launch_on_spark, running_job, slots_of, storage_uri_of
+from snapshot_engine.runtime.embedded import launch_on_spark, open_job_store, running_job, slots_of, storage_uri_of
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
+from snapshot_engine.runtime.restore import Restore
+from snapshot_engine.runtime.starting_checkpoint import starting_checkpoint
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 
@@ -45,7 +46,10 @@ def run_manifest(
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
         settings = dataclasses.replace(settings, restore_from=savepoint_path(restore), take_over=True)
-    refuse_unusable(settings.storage)  # told before Spark takes its seconds to start
+    # Told before Spark takes its seconds to start.
+    running.refuse_second(job, manifest)
+    refuse_unusable(settings.storage)
+    Restore(starting_checkpoint(settings, open_job_store(settings)), execution, settings.allow_non_restored_state)
     slots, regions = slots_of(execution), len(execution.regions)
     view.say(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
     try:
@@ -57,7 +61,7 @@ def run_manifest(
     try:
         result = asyncio.run(_run(settings, execution, launcher, view, seconds, port, file))
     finally:
-        file.unlink(missing_ok=True)
+        running.withdraw(file)
         launcher.close()
     return _tell(result, view)
 
@@ -100,4 +104,4 @@ def _tell(result: JobResult, view: View) -> int:
         view.say(f"savepoint: {result.savepoint}")
     for entry in result.history:
         view.say(f"  {entry}", good=False)
-    return int(EXIT_CODES[result.outcome])
+    return int(result.exit_code)

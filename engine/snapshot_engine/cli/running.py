@@ -24,12 +24,50 @@ def announce(file: Path, port: int, token: str) -> None:
     file.write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "token": token, "pid": os.getpid()}))
 
 
+def refuse_second(job: StreamingJob, manifest: Path) -> None:
+    """The job that runs here already would be fenced, and end, without anybody having said so."""
+    file = address_file(job, manifest)
+    found = _read(file)
+    if found is not None and _is_alive(found["pid"]):
+        raise ManifestError(
+            f"{manifest}: ",
+            [
+                f"job {job.metadata.name!r} is running here already, as process {found['pid']}; end it first with: "
+                f"streamingjob stop {manifest}"
+            ],
+        )
+
+
+def withdraw(file: Path) -> None:
+    """The job has ended. What a successor has announced meanwhile stays."""
+    found = _read(file)
+    if found is not None and found["pid"] == os.getpid():
+        file.unlink(missing_ok=True)
+
+
 def find(job: StreamingJob, manifest: Path) -> dict[str, Any]:
     file = address_file(job, manifest)
-    if not file.exists():
+    found = _read(file)
+    if found is None or not _is_alive(found["pid"]):
         raise ManifestError(
             f"{manifest}: ",
             [f"no job {job.metadata.name!r} is running here; start it with: streamingjob run {manifest}"],
         )
-    found: dict[str, Any] = json.loads(file.read_text())
     return found
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    """Of the same user: the file is for its owner's eyes only."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from snapshot_engine.operators.records import Records
+from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 
 Data: TypeAlias = pa.RecordBatch | Records
@@ -191,7 +192,7 @@ def iterate_states(states: Iterable[OperatorState], kind: str) -> list[OperatorS
     return chosen
 
 
-class StateTypeChanged(Exception):
+class StateTypeChanged(UnfitState):
     """The checkpoint holds state of another kind than the operator expects."""
 
     def __init__(self, found: str, expected: str) -> None:

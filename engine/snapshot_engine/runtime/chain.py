@@ -11,8 +11,8 @@ from snapshot_engine.operators.operator import Data, Operator, OperatorContext, 
 class OperatorFailed(Exception):
     """An operator raised. Says which one; the cause carries the user's own frames."""
 
-    def __init__(self, node: OperatorNode, doing: str) -> None:
-        super().__init__(f"operator {node.name!r} (uid {node.uid}, {node.location}) failed {doing}")
+    def __init__(self, node: OperatorNode, doing: str = "") -> None:
+        super().__init__(f"operator {node.name!r} (uid {node.uid}, {node.location}) failed {doing}".rstrip())
         self.node = node
 
 

@@ -80,8 +80,8 @@ class Checkpointing:
         self._listener = listener
         self._clock = clock
         self._upstream = {subtask: graph.barriers_from(subtask) for subtask in graph.subtasks}
-        first = store.next_checkpoint_id()
-        self._issued = {first}
+        self._issued = first = store.next_checkpoint_id()
+        """The highest id that the store has given out to this driver."""
         self.coordinator = Coordinator(settings.checkpoint, graph.subtasks, graph.triggered(), first)
         self.latest: Manifest | None = None
         """The newest completed checkpoint: what a restart is restored from."""
@@ -214,8 +214,8 @@ class Checkpointing:
         """Ids are given out by the store, so that no later driver uses one again."""
         if self._store.ids_run_out and self._reserving is None:
             self._reserving = asyncio.create_task(self._reserve_more(), name="checkpoint ids")
-        while checkpoint not in self._issued:
-            self._issued.add(self._store.next_checkpoint_id())
+        while self._issued < checkpoint:
+            self._issued = self._store.next_checkpoint_id()
 
     async def _reserve_more(self) -> None:
         """Not in the way of anything: storage may take long to answer, above all when checkpoints fail in a row."""

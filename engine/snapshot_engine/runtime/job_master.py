@@ -398,14 +398,26 @@ class JobMaster:
             case m.LogFull():
                 self._pauses.log_full(shell, connection.slot, message.full)
             case m.Failed():
-                if message.lost_input is not None:
-                    self._facts.unreadable(message.lost_input)
-                where = f"{message.subtask}: " if message.subtask else ""
-                self._region_failed(shell, connection, "UserError", where + message.error, message.traceback)
+                self._slot_failed(shell, connection, message)
             case m.ChannelLost():
                 self._later(CHANNEL_GRACE_SECONDS, self._channel_lost, shell, connection, message)
             case _:
                 log.warning("%s sent an unexpected %s", connection, type(message).__name__)
+
+    def _slot_failed(self, shell: RegionShell, connection: SlotConnection, message: m.Failed) -> None:
+        where = f"{message.subtask}: " if message.subtask else ""
+        if message.unreadable_state:
+            self._end_unrestored(shell, where + message.error)
+            return
+        if message.lost_input is not None:
+            self._facts.unreadable(message.lost_input)
+        self._region_failed(shell, connection, "UserError", where + message.error, message.traceback)
+
+    def _end_unrestored(self, shell: RegionShell, reason: str) -> None:
+        """Neither a restart nor another driver helps, and no other state is taken without the user's word."""
+        message = f"checkpoint {shell.restored_from} cannot be restored: {reason}"
+        history = told(self._recovery.budget.history)
+        self._end(JobResult(Outcome.FAILED, message, history=history, unreadable_state=True))
 
     def slot_gone(self, connection: SlotConnection) -> None:
         shell = self.regions.get(connection.region)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 
 from snapshot_engine.protocol.restarts import Failure
+from snapshot_engine.wire.status import ExitCode
 
 
 class Outcome(Enum):
@@ -22,7 +24,29 @@ class JobResult:
     message: str = ""
     savepoint: str | None = None
     history: Sequence[str] = ()
+    unreadable_state: bool = False
+    """It failed since what it was to be restored from is damaged or does not fit: the same driver again cannot help."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.UNREADABLE_STATE if self.unreadable_state else _EXIT_CODES[self.outcome]
+
+
+_EXIT_CODES = {
+    Outcome.FINISHED: ExitCode.FINISHED,
+    Outcome.STOPPED: ExitCode.FINISHED,
+    Outcome.FAILED: ExitCode.RESTARTS_EXHAUSTED,
+    Outcome.FENCED: ExitCode.FENCED,
+}
 
 
 def told(failures: Iterable[Failure]) -> list[str]:
-    return [f"region {failure.region}: {failure.cause}" for failure in failures]
+    """What happened before, a line for each, those that repeat themselves in one."""
+    lines = [_line(failure) for failure in failures]
+    runs = [(line, len(list(run))) for line, run in groupby(lines)]
+    return [line if times == 1 else f"{line} ({times} times)" for line, times in runs]
+
+
+def _line(failure: Failure) -> str:
+    who = "the job" if failure.region is None else f"region {failure.region}"
+    return f"{who}: {failure.cause.partition(chr(10))[0]}"

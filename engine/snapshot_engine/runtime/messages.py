@@ -162,6 +162,8 @@ class Failed:
     traceback: str
     lost_input: str | None = None
     """The channel that could not be read: its producer may have to make it again."""
+    unreadable_state: bool = False
+    """What there is to restore does not fit the pipeline, or is damaged: trying again cannot help."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,12 @@ from snapshot_engine.runtime.clocks import clock_ms
 from snapshot_engine.runtime.control_link import ControlLink
 from snapshot_engine.runtime.exchanges.segment_reading import UnreadableInput
 from snapshot_engine.runtime.exchanges.slot_exchanges import SlotExchanges
-from snapshot_engine.runtime.failure_report import summary, user_traceback
+from snapshot_engine.runtime.failure_report import (
+    failing_operator,
+    state_is_unreadable,
+    summary,
+    user_traceback,
+)
 from snapshot_engine.runtime.loops.head import HeadSubtask
 from snapshot_engine.runtime.loops.obeying import obey
 from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, sent_schema
@@ -291,7 +296,9 @@ class Slot:
 
     def _report(self, error: Exception) -> None:
         lost = channel_key(error.channel) if isinstance(error, UnreadableInput) else None
-        self._control.send(m.Failed(None, None, summary(error), user_traceback(error), lost))
+        hopeless = lost is None and state_is_unreadable(error)
+        named = failing_operator(error, self._parts.nodes())
+        self._control.send(m.Failed(None, None, summary(named), user_traceback(named), lost, hopeless))
         self._control.drain(2.0)
 
     def _wake(self) -> None:

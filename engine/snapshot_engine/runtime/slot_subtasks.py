@@ -11,7 +11,7 @@ from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.queues import InboundQueue, LocalOutbound
 from snapshot_engine.channels.sockets import SocketOutbound
 from snapshot_engine.graph.execution import ExecutionGraph
-from snapshot_engine.graph.job_graph import JobEdge
+from snapshot_engine.graph.job_graph import JobEdge, OperatorNode
 from snapshot_engine.operators.operator import OperatorContext, Origin, StateReader
 from snapshot_engine.protocol.alignment import Alignment, DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
@@ -85,6 +85,14 @@ class SlotSubtasks:
         self._exchanges.start_reading()
         for subtask in self.subtasks:
             subtask.look_whether_inputs_ended()
+
+    def nodes(self) -> dict[int, OperatorNode]:
+        """All nodes, by the identity of the operators that were made of them."""
+        return {
+            id(operator): node
+            for subtask in self.subtasks
+            for operator, node in zip(subtask.chain.operators, subtask.chain.nodes, strict=True)
+        }
 
     def _make_queues(self, subtask: SubtaskId, restored: Mapping[str, Any]) -> None:
         for channel in self._graph.inputs[subtask]:

@@ -89,7 +89,8 @@ class SnapshotWriter:
             self._wake()
 
     def _store_part(self, subtask: SubtaskId, part: Part) -> None:
-        with contextlib.suppress(OSError, StorageError):
+        """Whatever it raises, the snapshot that names the part will find out: this thread has to go on."""
+        with contextlib.suppress(Exception):
             part.store(self._open_writer(subtask, 0))
             self._wake()
 

@@ -10,6 +10,7 @@ from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint
 from snapshot_engine.storage.manifest import Manifest
+from snapshot_engine.storage.pieces import PieceReader
 
 log = logging.getLogger(__name__)
 
@@ -23,22 +24,30 @@ def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manife
             return store.load(settings.restore_from)
     if store.latest() is None:
         return None
+    return _newest_whole(settings, store) if settings.allow_older_checkpoint else store.load()
+
+
+def _newest_whole(settings: JobSettings, store: CheckpointStore) -> Manifest:
+    """An older checkpoint repeats output that is out already: only with the user's consent, and only if the newer
+    ones are damaged, which is found out by reading all of them.
+    """
+    newest, *older = reversed(store.list())
+    reader = settings.storage.reader(store.blobs)
     try:
-        return store.load()
-    except CorruptCheckpoint as error:
-        return _older_one(settings, store, error)
+        return _verified(store.load(newest), reader)
+    except CorruptCheckpoint as damage:
+        for entry in older:
+            with contextlib.suppress(CorruptCheckpoint):
+                manifest = _verified(store.load(entry), reader)
+                log.warning("%s; going back to checkpoint %d as allowed", damage, manifest.checkpoint)
+                return manifest
+        raise
 
 
-def _older_one(settings: JobSettings, store: CheckpointStore, error: CorruptCheckpoint) -> Manifest:
-    """An older checkpoint repeats output that is out already: only with the user's consent."""
-    if not settings.allow_older_checkpoint:
-        raise error
-    for entry in reversed(store.list()[:-1]):
-        with contextlib.suppress(CorruptCheckpoint):
-            manifest = store.load(entry)
-            log.warning("%s; going back to checkpoint %d as allowed", error, manifest.checkpoint)
-            return manifest
-    raise error
+def _verified(manifest: Manifest, reader: PieceReader) -> Manifest:
+    for handle in manifest.handles():
+        reader.read_bytes(handle)
+    return manifest
 
 
 def readable_manifests(store: CheckpointStore) -> list[Manifest]:

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from snapshot_engine.kernels.hashing import hash_rows
 from snapshot_engine.operators.operator import OperatorContext, iterate_states
+from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 
 
-class StateSchemaChanged(Exception):
+class StateSchemaChanged(UnfitState):
     """The checkpoint's keys or values have other types than the operator's."""
 
 

@@ -108,7 +108,7 @@ class CheckpointCatalog:
             data = self.blobs.read(self.where.absolute(name))
         except FileNotFoundError as error:
             there = ", ".join(self.savepoints()) or "none"
-            raise NoSuchCheckpoint(f"there is no savepoint {self._uri(folder)}; there: {there}") from error
+            raise NoSuchCheckpoint(f"there is no savepoint {self._uri(folder)}; savepoints there: {there}") from error
         return localise(Manifest.decode(data, self._uri(name)), folder)
 
     def _uri(self, path: str) -> str:

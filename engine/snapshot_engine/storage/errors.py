@@ -12,7 +12,7 @@ class UnusableStorage(StorageError):
 
     def __init__(self, uri: str, error: OSError) -> None:
         super().__init__(
-            f"checkpoint storage {uri} cannot be used: {error}. "
+            f"checkpoint storage {uri} cannot be used: {str(error).rstrip('.?')}. "
             "Expected a place that the driver and the executors may read and write"
         )
 

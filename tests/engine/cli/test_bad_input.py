@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from snapshot_engine.cli import main
+from snapshot_engine.cli.running import announce, withdraw
 
 PIPELINE = """
 from snapshot_engine.api import Environment
@@ -97,6 +100,53 @@ def test_a_backend_that_is_not_there_yet_is_refused(tmp_path: Path) -> None:
     result = invoke("run", write_job(tmp_path, "checkpoint:\n  stateBackend: rocksdb\n"))
     assert result.exit_code == 65
     assert "rocksdb" in result.output and "filesystem" in result.output
+
+
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapshot_engine.cli.run.launch_on_spark", lambda *_: pytest.fail("Spark was started"))
+
+
+@pytest.mark.parametrize("which", ["no-such-name", "99", "/no/such/folder"])
+def test_a_restore_from_what_is_not_there_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    no_spark(monkeypatch)
+    result = invoke("run", write_job(tmp_path), "--restore", which)
+    assert result.exit_code == 68
+    assert which in result.output
+
+
+def test_a_job_that_runs_here_already_is_not_started_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_spark(monkeypatch)
+    manifest = write_job(tmp_path)
+    file = tmp_path / ".streamingjob" / "default-job.json"
+    announce(file, 1, "token")
+    result = invoke("run", manifest)
+    assert result.exit_code == 2
+    assert f"process {os.getpid()}" in result.output and "streamingjob stop" in result.output
+    withdraw(file)
+    assert not file.exists()
+
+
+def test_what_a_successor_has_announced_stays(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "its own", "pid": os.getppid()}))
+    withdraw(file)
+    assert file.exists()
+
+
+def test_a_job_that_was_killed_is_not_taken_for_one_that_runs(tmp_path: Path) -> None:
+    manifest = write_job(tmp_path)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    file = tmp_path / ".streamingjob" / "default-job.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "", "pid": gone.pid}))
+    result = invoke("status", manifest)
+    assert result.exit_code == 2
+    assert "streamingjob run" in result.output
 
 
 def test_commands_that_need_a_running_job_say_how_to_start_one(tmp_path: Path) -> None:

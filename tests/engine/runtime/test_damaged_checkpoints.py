@@ -12,15 +12,13 @@ import pytest
 from snapshot_engine.api import Count, Environment, Max, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.collect_sink import CollectSink
-from snapshot_engine.operators.operator import StateTypeChanged
 from snapshot_engine.protocol.checkpoints import Abort
-from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.restore import UnmatchedState
 from snapshot_engine.storage.errors import CorruptCheckpoint
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+from snapshot_engine.wire.status import ExitCode
 
-NO_RESTARTS = RestartConfig(per_region=0)
 KEYS = 5_000
 
 
@@ -70,9 +68,32 @@ def test_a_damaged_piece_is_reported_and_not_taken_for_empty_state(tmp_path: Pat
     def pipeline(env: Environment) -> None:
         windows(env, str(tmp_path / "out"))
 
-    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1, restarts=NO_RESTARTS)
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1)
     assert result.outcome is Outcome.FAILED
     assert ".arrow is corrupt" in result.message
+    assert result.exit_code is ExitCode.UNREADABLE_STATE
+    assert not result.history, "it cannot be mended by restarts, and none was tried"
+
+
+def test_a_damaged_piece_leads_back_to_an_older_checkpoint_if_that_is_allowed(tmp_path: Path) -> None:
+    half_a_run(tmp_path)
+    piece = pieces(tmp_path)[-1]
+    piece.write_bytes(piece.read_bytes()[:100])
+    started: list[int | None] = []
+
+    class Starts(JobEvents):
+        def starting(self, attempts: object, checkpoint: int | None) -> None:
+            started.append(checkpoint)
+
+    def pipeline(env: Environment) -> None:
+        windows(env, str(tmp_path / "out"))
+
+    damaged = int(next(part for part in piece.parts if part[0].isdigit() and "-" in part).split("-")[0])
+    result = run_pipeline(
+        pipeline, storage=tmp_path / "ck", parallelism=1, allow_older_checkpoint=True, observers=(Starts(),)
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert started[0] is not None and started[0] < damaged
 
 
 def test_a_damaged_manifest_is_reported_unless_an_older_one_is_allowed(tmp_path: Path) -> None:
@@ -95,9 +116,11 @@ def test_a_state_type_that_changed_is_an_error(tmp_path: Path) -> None:
     def changed(env: Environment) -> None:
         windows(env, str(tmp_path / "out"), bids=Count(), highest=Max("price"))
 
-    result = run_pipeline(changed, storage=tmp_path / "ck", parallelism=1, restarts=NO_RESTARTS)
-    assert result.outcome is Outcome.FAILED
-    assert StateTypeChanged.__name__ in result.message or "state" in result.message
+    result = run_pipeline(changed, storage=tmp_path / "ck", parallelism=1)
+    assert result.exit_code is ExitCode.UNREADABLE_STATE
+    assert "uid windows" in result.message and "sum(price) was int64, is gone" in result.message
+    assert "Give the changed operator a new uid" in result.message
+    assert not result.history
 
 
 def test_state_that_no_operator_takes_is_an_error_unless_allowed(tmp_path: Path) -> None:
