@@ -17,7 +17,9 @@ from verifying_job import KEYS, committed, expected, pipeline, together
 
 from snapshot_engine.connectors.failing import FailingSink, Fuse
 from snapshot_engine.connectors.parquet_sink import ParquetSink
+from snapshot_engine.protocol.checkpoints import Abort, CheckpointConfig
 from snapshot_engine.protocol.elements import Mode
+from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -61,6 +63,34 @@ def test_fifty_kills_of_slots(tmp_path: Path, spark) -> None:
     )
     assert result.outcome is Outcome.FINISHED
     assert len(kills) == 50
+    assert committed(tmp_path / "out").equals(expected(count))
+
+
+class Aborts(JobEvents):
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def checkpoint_aborted(self, action: Abort) -> None:
+        self.reasons.append(action.reason)
+
+
+def test_state_that_cannot_be_written(tmp_path: Path) -> None:
+    """The snapshot was taken, the barrier has gone on, and then the writing fails: the checkpoint is aborted, and since
+    that will not mend itself the job goes back to the last one that is whole.
+    """
+    count = 2_000 * KEYS
+    fuse = Fuse("write", 3, tmp_path)
+    aborts = Aborts()
+    result = run_pipeline(
+        lambda env: pipeline(env, str(tmp_path / "out"), count, 40_000, fuses={"write": fuse}),
+        storage=tmp_path / "ck",
+        parallelism=2,
+        checkpoint=CheckpointConfig(interval=0.2, tolerable_failures=1),
+        observers=(aborts,),
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert fuse.blown == 3
+    assert any("'spoilt'" in reason and "in-order" in reason for reason in aborts.reasons)
     assert committed(tmp_path / "out").equals(expected(count))
 
 

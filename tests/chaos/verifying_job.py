@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from snapshot_engine.api import Count, Environment, KeyedProcessFunction, Max, Min, Sum, Tumbling, ValueState
-from snapshot_engine.connectors.failing import Fuse
+from snapshot_engine.connectors.failing import DeliberateFailure, Fuse
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_sink import ParquetSink
 from snapshot_engine.connectors.protocols import Sink
@@ -50,21 +50,31 @@ class Checked:
 class InOrder(KeyedProcessFunction):
     """Lets rows through, if each key's sequence numbers follow each other without a gap and without a repetition."""
 
-    def __init__(self, strict: bool, restore_fuse: Fuse | None = None) -> None:
+    def __init__(self, strict: bool, fuses: Mapping[str, Fuse]) -> None:
         self.strict = strict
-        self.restore_fuse = restore_fuse
+        self.fuses = fuses
 
     def open(self, context) -> None:
         self.last = context.state(ValueState("last", int, default=-1))
-        if self.restore_fuse is not None and context.attempt[1] > 1:
-            self.restore_fuse.blow("in a restore")
+        self.spoilt = context.state(ValueState("spoilt", int, default=0))
+        if "restore" in self.fuses and context.attempt[1] > 1:
+            self.fuses["restore"].blow("in a restore")
 
     def process(self, row, context) -> Iterable[Checked]:
         last = self.last.value()
         if self.strict and row.seq != last + 1:
             raise AssertionError(f"key {row.key}: {row.seq} came after {last}")
         self.last.update(max(last, row.seq))
+        if "write" in self.fuses and row.seq % 500 == 499:
+            self.spoil()
         yield Checked(row.key, row.seq, row.ts)
+
+    def spoil(self) -> None:
+        """Keep what no snapshot can hold: it is found out in the background, long after the barrier."""
+        try:
+            self.fuses["write"].blow("in the writing of a snapshot")
+        except DeliberateFailure:
+            self.spoilt.update(object())
 
 
 def pipeline(
@@ -77,7 +87,9 @@ def pipeline(
     sink: Sink | None = None,
     short: int = 0,
 ) -> None:
-    """`fuses` blow in `map` and in `restore`. `short`: rows of a second source, which ends before the first one."""
+    """`fuses` blow in `map`, in `restore` and in the `write` of a snapshot. `short`: rows of a second source,
+    which ends before the first one.
+    """
     known = fuses or {}
 
     def same(row):
@@ -94,7 +106,7 @@ def pipeline(
         stream = stream.union(timed(rows(short, rate, first_key=KEYS), "short"))
     (
         stream.key_by("key")
-        .process(InOrder(strict, known.get("restore")), schema=Checked)
+        .process(InOrder(strict, known), schema=Checked)
         .uid("in-order")
         .key_by("key")
         .window(Tumbling(f"{WINDOW_MS}ms"))

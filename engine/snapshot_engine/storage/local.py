@@ -26,8 +26,8 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from io import BufferedWriter
+from collections.abc import Iterable, Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 
 from snapshot_engine.storage.blobs import Buffer, OutcomeUnknown, SwapConflict
@@ -36,6 +36,9 @@ from snapshot_engine.storage.durable_files import fsync_folder, make_folder_for_
 _KEPT_VERSIONS = 16
 _PARTIAL_KEPT_SECONDS = 24 * 3600.0
 _COPY_CHUNK = 4 << 20
+_MOST_AT_ONCE = 32 << 20
+_MOST_BUFFERS_AT_ONCE = 1024
+"""IOV_MAX, on Linux."""
 
 
 class LocalBlobs:
@@ -145,9 +148,9 @@ def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int, 
     file, changed = _open_new(partial)
     try:
         with file:
-            for buffer in buffers:
-                size += file.write(buffer)
-            file.flush()
+            for views in _grouped(buffers):
+                size += sum(map(len, views))
+                _write_all(file.fileno(), views)
             os.fsync(file.fileno())
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -155,12 +158,37 @@ def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int, 
     return partial, size, changed
 
 
-def _open_new(file: Path) -> tuple[BufferedWriter, list[Path]]:
+def _grouped(buffers: Iterable[Buffer]) -> Iterator[list[memoryview]]:
+    """As many together as one call may take: after each call the writing thread has to wait for the interpreter."""
+    views: list[memoryview] = []
+    size = 0
+    for buffer in buffers:
+        if len(buffer):
+            views.append(memoryview(buffer).cast("B"))
+            size += len(views[-1])
+        if size >= _MOST_AT_ONCE or len(views) == _MOST_BUFFERS_AT_ONCE:
+            yield views
+            views, size = [], 0
+    if views:
+        yield views
+
+
+def _write_all(descriptor: int, views: list[memoryview]) -> None:
+    while views:
+        written = os.writev(descriptor, views)
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if written:
+            views[0] = views[0][written:]
+
+
+def _open_new(file: Path) -> tuple[FileIO, list[Path]]:
     """Open for writing, making the folders. Another process may remove an empty folder at the same moment."""
     for _ in range(100):
         changed = make_folder_for_now(file.parent)
         with contextlib.suppress(FileNotFoundError):
-            return file.open("xb"), changed
+            return file.open("xb", buffering=0), changed
+    file.parent.mkdir(parents=True, exist_ok=True)  # says what is wrong, if it can never be made
     raise FileNotFoundError(f"{file.parent} disappears again and again: is something else cleaning this folder?")
 
 

@@ -50,6 +50,12 @@ def test_what_was_written_is_read(blobs: BlobStore) -> None:
     assert blobs.read("a/b/c") == b"onetwothree"
 
 
+def test_more_buffers_than_one_system_call_takes(blobs: BlobStore) -> None:
+    parts = [bytes([number % 251]) * (number % 7) for number in range(5000)]
+    assert blobs.write("a/many", iter(parts)) == sum(map(len, parts))
+    assert blobs.read("a/many") == b"".join(parts)
+
+
 def test_an_empty_object_can_be_written(blobs: BlobStore) -> None:
     assert blobs.write("a/empty", []) == 0
     assert blobs.read("a/empty") == b""

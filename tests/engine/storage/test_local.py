@@ -51,6 +51,49 @@ def test_a_disk_that_is_full_while_buffers_are_made_leaves_no_half_file(blobs: L
     assert _files(blobs.root) == []
 
 
+def test_a_write_that_is_cut_short_goes_on(blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel does it beyond two gigabytes, or when a signal comes."""
+    whole = os.writev
+
+    def a_few_bytes(descriptor: int, views: list[memoryview]) -> int:
+        return whole(descriptor, [view[: min(3, len(view))] for view in views[:2]][: 2 if len(views[0]) <= 3 else 1])
+
+    monkeypatch.setattr(local.os, "writev", a_few_bytes)
+    assert blobs.write("a/new", [b"abc", b"", memoryview(b"defgh"), b"ijklmnop"]) == 16
+    assert blobs.read("a/new") == b"abcdefghijklmnop"
+
+
+def test_buffers_are_written_together(blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every call the writing thread has to wait for the interpreter, which is busy with the job."""
+    calls: list[int] = []
+    whole = os.writev
+
+    def counted(descriptor: int, views: list[memoryview]) -> int:
+        calls.append(len(views))
+        return whole(descriptor, views)
+
+    monkeypatch.setattr(local.os, "writev", counted)
+    blobs.write("a/new", [bytes(100_000)] * 50)
+    assert calls == [50]
+
+
+def test_what_is_made_while_it_is_written_is_not_all_kept_until_the_end(blobs: LocalBlobs) -> None:
+    alive: list[int] = [0, 0]
+
+    class Counted(bytearray):
+        def __del__(self) -> None:
+            alive[0] -= 1
+
+    def buffers() -> Any:
+        for _ in range(20):
+            alive[0] += 1
+            alive[1] = max(alive)
+            yield Counted(8 << 20)
+
+    blobs.write("a/new", buffers())
+    assert alive[1] <= 8
+
+
 def test_a_full_disk_in_a_swap_is_known_not_to_have_swapped(blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     version = blobs.swap(CURRENT, b"one", None)
     with monkeypatch.context() as patch:
