@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,21 +58,28 @@ def connected(env: Environment, exchange: str, out: str, hurry: str, count: int,
 
 @dataclass
 class Killer:
-    """Kills slots of all regions in turn; every fifth time another region fails while the first is coming back."""
+    """Kills slots of all regions in turn. Every fifth time another region fails as well: by turns while the first is
+    coming back, and while it catches up with what has piled up meanwhile.
+    """
 
     exchange: Exchange
     kills: int
     hurry: Path
     random: Random = field(default_factory=lambda: Random(11))
     done: int = 0
+    second: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    """From each kill until everything ran and a checkpoint had completed since."""
     wrong: list[str] = field(default_factory=list)
 
     async def __call__(self, job: RunningJob) -> None:
         turns = self._turns(job)
+        await self._running(job)
         while self.done < self.kills:
-            await self._running(job)
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
+            begun = time.monotonic()
             await self._one(job, next(turns), second=self.done % 5 == 4 and self.done + 1 < self.kills)
+            self.seconds.append(time.monotonic() - begun)
         self.hurry.touch()
 
     def _turns(self, job: RunningJob) -> Iterator[int]:
@@ -80,27 +89,39 @@ class Killer:
     async def _one(self, job: RunningJob, region: int, second: bool) -> None:
         before = self._attempts(job)
         hit = [region]
-        self._kill(job, region)
+        while not self._kill(job, region):
+            await asyncio.sleep(0.005)
+        await self._changed(job, region, before)
         if second:
-            await self._changed(job, region, before)
-            await asyncio.sleep(self.random.uniform(0.0, 0.1))
-            hit.append((region + self.random.randrange(1, len(before))) % len(before))
-            self._kill(job, hit[1])
-        for each in hit:
-            await self._changed(job, each, before)
+            await self._for_a_second_failure(job)
+            other = (region + self.random.randrange(1, len(before))) % len(before)
+            meanwhile = self._attempts(job)
+            if self._kill(job, other):  # it may be down with the first
+                hit.append(other)
+                await self._changed(job, other, meanwhile)
         await self._running(job)
         self._judge(job, before, hit)
 
-    def _kill(self, job: RunningJob, region: int) -> None:
+    async def _for_a_second_failure(self, job: RunningJob) -> None:
+        when = "while it restarts" if self.second.total() % 2 == 0 else "while it catches up"
+        self.second[when] += 1
+        if when == "while it catches up":
+            while job.master.checkpoints.coordinator.suspended:
+                await asyncio.sleep(0.002)
+        await asyncio.sleep(self.random.uniform(0.0, 0.05))
+
+    def _kill(self, job: RunningJob, region: int) -> bool:
+        """One of the region's slots, if any is there."""
         connections = list(job.master.regions[region].connections.values())
         while connections:
             victim = connections.pop(self.random.randrange(len(connections)))
             try:
                 os.kill(victim.hello.pid, signal.SIGKILL)
-                self.done += 1
-                return
             except ProcessLookupError:
                 continue
+            self.done += 1
+            return True
+        return False
 
     async def _changed(self, job: RunningJob, region: int, before: dict[int, int]) -> None:
         while self._attempts(job)[region] == before[region]:

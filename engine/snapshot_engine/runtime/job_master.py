@@ -98,7 +98,7 @@ class JobMaster:
         self._deployment = Deployment(graph, self.cuts, self.regions, self.checkpoints.coordinator)
         self._pauses = SourcePauses(self.cuts, self.regions)
         self.watch = SlotWatch(self.regions, launcher, settings, self.events, self.clock, self._region_failed)
-        self._facts = FailoverFacts(self.cuts, self._keepers)
+        self._facts = FailoverFacts(self.cuts, self._keepers, settings.heartbeat_timeout)
         self._recovery = Recovery(
             {number: shell.run for number, shell in self.regions.items()},
             RestartBudget(settings.restarts.for_regions(len(graph.regions))),

@@ -12,6 +12,7 @@ RARE = {
     "stale acknowledgement accepted",
     "refusal after an unknown outcome taken as final",
     "replaced driver swaps against what it reads",
+    "a pending barrier skipped where a consumer begins",
     "a barrier let through during a producer's catch-up",
     "log cleaned too early",
     "termination by a single wave of counts",

@@ -17,9 +17,6 @@ from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.exchanges.region_cuts import CutChannel, RegionCuts
 from snapshot_engine.runtime.slot_task import channel_key
 
-PATIENCE_SECONDS = 2.0
-"""A slot that does not answer for so long is taken to keep nothing; its own failure will be noticed as well."""
-
 
 @dataclass
 class _Question:
@@ -30,11 +27,15 @@ class _Question:
 
 
 class FailoverFacts:
-    """`keepers` are the connections of all living slots that keep logs."""
+    """`keepers` are the connections of all living slots that keep logs.
 
-    def __init__(self, cuts: RegionCuts, keepers: Callable[[], Iterable[SlotConnection]]) -> None:
+    One that does not answer for `patience` seconds is taken to keep nothing: as long as a slot may be silent at all.
+    """
+
+    def __init__(self, cuts: RegionCuts, keepers: Callable[[], Iterable[SlotConnection]], patience: float) -> None:
         self._channels = cuts.channels
         self._keepers = keepers
+        self._patience = patience
         self._keeps_logs = bool(cuts.keeping_logs)
         self._question: _Question | None = None
         self._asked = 0
@@ -85,7 +86,7 @@ class FailoverFacts:
             connection.send(m.Pin(checkpoint, question.number))
         if question.waiting:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(question.answered.wait(), PATIENCE_SECONDS)
+                await asyncio.wait_for(question.answered.wait(), self._patience)
         self._question = None
         return question.whole
 

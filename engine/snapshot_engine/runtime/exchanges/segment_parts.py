@@ -16,6 +16,10 @@ from snapshot_engine.operators.operator import StateWriter
 from snapshot_engine.protocol.elements import Idle, Watermark
 from snapshot_engine.state.handles import PieceHandle
 
+ENOUGH_ROWS = 4096
+"""Batches are at least so large where there are rows enough."""
+MOST_ROWS = 16384
+
 _CONTROLS = b"controls"
 
 
@@ -47,18 +51,26 @@ def to_table(elements: Sequence[Element], schema: pa.Schema) -> pa.Table:
             controls.append([rows, element.timestamp])
         elif isinstance(element, Idle):
             controls.append([rows, None])
-    table = pa.Table.from_batches(batches, schema=schema)
-    return table.replace_schema_metadata({_CONTROLS: json.dumps(_last_of_each_place(controls))})
+    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    return table.replace_schema_metadata({_CONTROLS: json.dumps(_far_apart(controls))})
 
 
-def _last_of_each_place(controls: list[list[int | None]]) -> list[list[int | None]]:
-    """Of several watermarks with no row between them, the last says all."""
+def _far_apart(controls: list[list[int | None]]) -> list[list[int | None]]:
+    """Without watermarks that have few rows before them and another one soon behind: rows may pass a watermark, which
+    is then only later than it was. At a low rate a segment would come apart into crumbs of a row or two otherwise.
+    """
     kept: list[list[int | None]] = []
     for control in controls:
-        if kept and kept[-1][0] == control[0] and (kept[-1][1] is None) == (control[1] is None):
+        begin = kept[-2][0] if len(kept) > 1 else 0
+        if kept and None not in (kept[-1][1], control[1]) and _rows(control) - (begin or 0) <= ENOUGH_ROWS:
             kept.pop()
         kept.append(control)
     return kept
+
+
+def _rows(control: list[int | None]) -> int:
+    assert control[0] is not None
+    return control[0]
 
 
 def from_table(table: pa.Table, schema: pa.Schema) -> Iterator[Element]:
@@ -74,4 +86,4 @@ def from_table(table: pa.Table, schema: pa.Schema) -> Iterator[Element]:
 
 
 def _batches(table: pa.Table) -> list[pa.RecordBatch]:
-    return [batch for batch in table.to_batches() if batch.num_rows]
+    return [batch for batch in table.to_batches(max_chunksize=MOST_ROWS) if batch.num_rows]

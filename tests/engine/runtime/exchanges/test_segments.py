@@ -9,6 +9,7 @@ import pytest
 
 from snapshot_engine.protocol.committed_exchange import SegmentPosition, SegmentReader, SegmentWriter
 from snapshot_engine.protocol.elements import Attempt, Barrier, ChannelId, EndOfInput, Idle, Watermark
+from snapshot_engine.runtime.exchanges import segment_parts
 from snapshot_engine.runtime.exchanges.segment_parts import from_table, to_table
 from snapshot_engine.runtime.exchanges.segment_reading import Fetched, SegmentQueue, Stream
 from snapshot_engine.runtime.exchanges.segment_writing import SegmentOutbound, WrittenSnapshot
@@ -38,6 +39,19 @@ def test_a_part_holds_rows_and_event_times_in_their_order() -> None:
     elements = [Watermark(1), Watermark(2), batch(1, 2), Idle(), batch(3), Watermark(9), Idle()]
     table = to_table(elements, SCHEMA)
     assert flat(from_table(table, SCHEMA)) == [Watermark(2), 1, 2, Idle(), 3, Watermark(9), Idle()]
+
+
+def test_crumbs_come_back_as_one_batch_with_the_last_of_their_watermarks() -> None:
+    elements = [part for n in range(50) for part in (batch(n), Watermark(n))]
+    read = list(from_table(to_table([*elements, Idle(), batch(50), Watermark(50)], SCHEMA), SCHEMA))
+    assert read == [batch(*range(50)), Watermark(49), Idle(), batch(50), Watermark(50)]
+
+
+def test_watermarks_with_many_rows_between_them_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_parts, "ENOUGH_ROWS", 4)
+    elements = [part for n in range(10) for part in (batch(n), Watermark(n))]
+    said = [each for each in from_table(to_table(elements, SCHEMA), SCHEMA) if isinstance(each, Watermark)]
+    assert said == [Watermark(3), Watermark(7), Watermark(9)]
 
 
 class Storage:
