@@ -14,8 +14,10 @@ one).
 
 
 class Faults:
-    def __init__(self, random: Random, budget: int) -> None:
+    def __init__(self, random: Random, budget: int, bad_swaps: float = 0.12) -> None:
+        """`bad_swaps`: how many of the swaps of `current` do not simply land and are answered."""
         self._random = random
+        self._bad_swaps = bad_swaps
         self.left = budget
         self.counts: Counter[str] = Counter()
 
@@ -39,7 +41,7 @@ class Faults:
 
     def swap_outcome(self) -> str:
         """What the store does with a swap, and what it says."""
-        if self.left <= 0 or self._random.random() >= 0.12:
+        if self.left <= 0 or self._random.random() >= self._bad_swaps:
             return "answered"
         outcome = self._random.choice(("landed silently", "lands later", "lost", "failed"))
         self.left -= 1

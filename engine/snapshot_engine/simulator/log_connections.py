@@ -90,6 +90,7 @@ class LogConnections:
         try:
             port.reader = log.attach(port.receiver.expected, log.barriers_after(consumer.settled))
         except NotWholeError:
+            self._world.covered.add("consumer refused by a log")
             self._world.note(f"{log.channel} is not whole for region {consumer.region} {consumer.attempt}")
             self._world.has_reason_to_fail(consumer)
             consumer.send("refused", log.channel.consumer, log.channel, producer.region, producer.attempt)

@@ -140,8 +140,14 @@ class CleansWhatWasRead(ChannelLog):
 
 
 class AlwaysWhole(ChannelLog):
+    """Says so, and gives what is left."""
+
     def is_whole_for(self, checkpoint: int) -> bool:
         return True
+
+    def attach(self, position: int, pending: Collection[int]) -> LogReader:
+        self._held_from = min(self._held_from, position)
+        return ChannelLog.attach(self, position, pending)
 
 
 class LogsArrivalsOnly(LoopLog):
@@ -216,6 +222,7 @@ class Bug:
 REPLAYING = Jobs((Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3)
 MEMORY = Jobs((Exchange.PIPELINED, Exchange.MEMORY), loops=0.0, fewest_faults=3)
 PIPELINED = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=3)
+BAD_STORAGE = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=6, bad_swaps=0.6)
 FAULTS = Jobs(loops=0.0, fewest_faults=4)
 PARALLEL_LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0, fewest_subtasks=2)
 LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0)
@@ -231,7 +238,9 @@ BUGS: dict[str, Bug] = {
     "prepared transaction dropped on abort": Bug(Parts(lineage=DropsOnAbort), PIPELINED),
     "commit before complete": Bug(Parts(commits_wait_for_the_manifest=False)),
     "manifest landing after its abort": Bug(Parts(unknown_outcomes_are_resolved=False), PIPELINED),
-    "refusal after an unknown outcome taken as final": Bug(Parts(refusals_after_unknown_are_checked=False), PIPELINED),
+    "refusal after an unknown outcome taken as final": Bug(
+        Parts(refusals_after_unknown_are_checked=False), BAD_STORAGE
+    ),
     "attempt number reused by the next driver": Bug(Parts(generations_are_new=False), PIPELINED),
     "replaced driver swaps against what it reads": Bug(Parts(drivers_swap_against_their_own_version=False), PIPELINED),
     "savepoint that commits": Bug(Parts(savepoints_do_not_commit=False), PIPELINED),

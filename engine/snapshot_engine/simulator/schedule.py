@@ -33,6 +33,8 @@ class Jobs:
     loops: float = 0.25
     """How many of them have loops."""
     fewest_faults: int = 0
+    bad_swaps: float = 0.12
+    """How many of the changes of `current` go wrong in storage."""
     fewest_subtasks: int = 1
     """Of each vertex in jobs with loops."""
     long_loops: bool = False
@@ -66,7 +68,8 @@ def run_schedule(
         topology = random_topology(random, exchanges)
     records = random_records(random, topology, jobs.long_loops)
     config = _random_config(random, topology, jobs.long_loops)
-    faults = Faults(random, jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults)))
+    budget = jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults))
+    faults = Faults(random, budget, jobs.bad_swaps)
     world = World(random, topology, records, config, faults, parts, note)
     if note is not None:
         note(f"seed {seed}: {topology.describe()}")
