@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 
 import pyarrow as pa
 
 from snapshot_engine.channels.frames import Element, encode, encode_batch
 from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.sockets import SocketOutbound
-from snapshot_engine.protocol.elements import ChannelId
 from snapshot_engine.protocol.exchange_log import ChannelLog, LogReader, SendControl, SendRecords
 from snapshot_engine.runtime.exchanges.log_storage import DiskStorage, MemoryStorage, Payload
+
+AT_ONCE_BYTES = 1 << 18
+AT_ONCE_BUFFERS = 64
 
 
 class LogOutbound:
@@ -23,7 +24,6 @@ class LogOutbound:
         log: ChannelLog,
         storage: MemoryStorage | DiskStorage,
         poller: Poller,
-        on_hang_up: Callable[[ChannelId], None] | None = None,
     ) -> None:
         self.log = log
         self.channel = log.channel
@@ -76,12 +76,19 @@ class LogOutbound:
         self.log.detach()
 
     def pump(self) -> None:
-        """Send what the connection takes."""
+        """Send what the connection takes, many small entries at once."""
         while self._connection is not None and self._reader is not None and self._connection.has_room():
-            sending = self._reader.next_send()
-            if sending is None:
+            buffers: list[memoryview] = []
+            size = 0
+            while size < AT_ONCE_BYTES and len(buffers) < AT_ONCE_BUFFERS:
+                sending = self._reader.next_send()
+                if sending is None:
+                    break
+                buffers += self._buffers(sending)
+                size += len(buffers[-1])
+            if not buffers:
                 return
-            self._connection.send_buffers(self._buffers(sending))
+            self._connection.send_buffers(buffers)
 
     def close(self) -> None:
         if self._connection is not None:
