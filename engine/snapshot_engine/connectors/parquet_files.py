@@ -12,12 +12,15 @@ from snapshot_engine.connectors.protocols import EndOfSplit, Position
 
 _DECODED_ROWS = 65_536
 """A step that takes a few milliseconds, so that a barrier is not kept waiting."""
+_BATCH_BYTES = 2 << 20
+"""What is decoded is handed on in equal parts of at most so much: few batches, and none that no cache could hold."""
 
 
 class ParquetSource(FileSource):
     """The schema is that of the first file, unless given. Given, it may be a choice of the files' columns."""
 
     pattern = "*.parquet"
+    batch_rows = _DECODED_ROWS
 
     def find_schema(self, file: str) -> pa.Schema:
         with open_input(file) as opened:
@@ -42,11 +45,13 @@ class ParquetReader:
         self._rows_left = self._count_rows_left()
         self._batches = self._decode(self._group, self._row)
         self._rest: pa.RecordBatch | None = None
+        self._part_rows = 0
 
     def read(self, max_rows: int) -> pa.RecordBatch:
         batch = self._rest or self._next_batch()
-        self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
-        taken = batch.slice(0, max_rows)
+        rows = min(max_rows, self._part_rows)
+        self._rest = batch.slice(rows) if batch.num_rows > rows else None
+        taken = batch.slice(0, rows)
         self._row += taken.num_rows
         self._rows_left -= taken.num_rows
         return taken
@@ -67,6 +72,8 @@ class ParquetReader:
                 raise EndOfSplit
             self._group, self._row = self._group + 1, 0
             self._batches = self._decode(self._group, 0)
+        parts = -(-batch.nbytes // _BATCH_BYTES) or 1
+        self._part_rows = -(-batch.num_rows // parts)
         return batch
 
     def _decode(self, group: int, row: int) -> Iterator[pa.RecordBatch]:

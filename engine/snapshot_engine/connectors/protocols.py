@@ -55,6 +55,9 @@ class Source(Protocol):
     A source may have an attribute `sequential` = True: then a subtask reads its splits one after the other, opening
     each when the one before it has ended, instead of in turn.
 
+    A source may have an attribute `batch_rows`: how many rows its readers are asked for at a time. Each batch has a
+    price, whatever its size; but it is also what a barrier waits for, so it should be worked off within milliseconds.
+
     A source may have an attribute `grows` = True: then `splits` is called at every start, also from a checkpoint, and
     names that have come since are read from their beginning. New names must sort behind all older ones.
     """

@@ -25,6 +25,8 @@ from snapshot_engine.operators.operator import (
 from snapshot_engine.state.handles import OperatorState
 
 KIND = "source"
+BATCH_ROWS = 16_384
+"""How many rows a reader is asked for at a time, unless the source says otherwise."""
 
 
 @dataclass(slots=True)
@@ -46,9 +48,10 @@ class SourceReaderOperator(SourceOperator):
     or, where the source is `sequential`, one after the other.
     """
 
-    def __init__(self, source: Source, batch_rows: int = 16384) -> None:
+    def __init__(self, source: Source, batch_rows: int | None = None) -> None:
         self.source = source
-        self.batch_rows = batch_rows
+        wanted: int = getattr(source, "batch_rows", BATCH_ROWS)
+        self.batch_rows = batch_rows or wanted
         self._splits: list[_Split] = []
         self._open: deque[_Split] = deque()
         self._sequential = bool(getattr(source, "sequential", False))

@@ -96,6 +96,15 @@ def test_parquet_has_no_pauses_between_row_groups(tmp_path: Path) -> None:
     assert [batch and batch.num_rows for batch in batches] == [30, 30, 30, 10]
 
 
+def test_wide_parquet_rows_come_in_equal_parts_of_few_megabytes(tmp_path: Path) -> None:
+    wide = pa.table({"text": ["x" * 500] * 10_000})
+    pq.write_table(wide, tmp_path / "a.parquet")
+    source = ParquetSource(tmp_path)
+    reader = source.open(source.splits(1)[0], None)
+    batches = [reader.read(source.batch_rows) for _ in range(3)]
+    assert [batch.num_rows for batch in batches] == [3334, 3334, 3332]
+
+
 def test_parquet_says_how_many_rows_are_left(tmp_path: Path) -> None:
     pq.write_table(_table(0, 100), tmp_path / "a.parquet", row_group_size=30)
     source = ParquetSource(tmp_path)
