@@ -1,23 +1,28 @@
 """What being scraped costs: throughput while /metrics is asked for each second, beside that of the seconds between.
 
-    python -m benchmarks.scenarios.metrics_cost --pairs 20
+    python -m benchmarks.scenarios.metrics_cost --pairs 40
 
 One job runs all the time; the scraper goes on and off every few seconds. Both slots keep their cores busy, so whatever
 driver and scraper take is taken from them. The result is the median over pairs of neighbouring stretches: a machine
-that changes its speed changes both sides.
+that changes its speed changes both sides. Beside it stands the processor time that driver and scraper took, which
+other work on the machine hardly changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import bisect
+import os
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
+from benchmarks.process_tree import parse_stat
 from benchmarks.scenarios.measured_job import Figures, launcher, measure
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
@@ -25,7 +30,7 @@ from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.runtime.embedded import RunningJob
 
 LEAST_RATIO = 0.98
-STRETCH_SECONDS = 4.0
+STRETCH_SECONDS = 3.0
 SCRAPER = """
 import sys, time, urllib.request
 while True:
@@ -47,24 +52,37 @@ def pipeline(env: Environment) -> None:
     )
 
 
+class Change(NamedTuple):
+    """The scraper was switched on or off."""
+
+    at: float
+    on: bool
+    processor: float
+    """Seconds that driver and scraper have taken so far, without the slots."""
+
+
 class Scraper:
     """On for a stretch, off for a stretch; knows when it was which."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self.changed: list[tuple[float, bool]] = []
-        """Moments, and whether it was on from then on."""
+        self.changed: list[Change] = []
 
     def tick(self, job: RunningJob) -> None:
         now = time.monotonic()
         if self._process is None:
             url = f"http://127.0.0.1:{job.api.port}/metrics"
             self._process = subprocess.Popen([sys.executable, "-c", SCRAPER, url], stderr=subprocess.DEVNULL)
-            self.changed.append((now, True))
-        elif now - self.changed[-1][0] >= STRETCH_SECONDS:
-            on = not self.changed[-1][1]
+            self._note(True)
+        elif now - self.changed[-1].at >= STRETCH_SECONDS:
+            on = not self.changed[-1].on
             self._process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
-            self.changed.append((now, on))
+            self._note(on)
+
+    def _note(self, on: bool) -> None:
+        assert self._process is not None
+        own = parse_stat(Path(f"/proc/{self._process.pid}/stat").read_text()).own_ticks / os.sysconf("SC_CLK_TCK")
+        self.changed.append(Change(time.monotonic(), on, time.process_time() + own))
 
     def close(self) -> None:
         if self._process is not None:
@@ -83,9 +101,17 @@ def rate_between(figures: Figures, start: float, end: float) -> float:
     return rate
 
 
-def ratios(figures: Figures, changed: list[tuple[float, bool]]) -> list[float]:
+def processor_share(changed: list[Change], on: bool) -> float:
+    """Of one core, taken by driver and scraper while it was on or off."""
+    stretches = [
+        (end.at - start.at, end.processor - start.processor) for start, end in pairwise(changed) if start.on == on
+    ]
+    return sum(taken for _, taken in stretches) / sum(seconds for seconds, _ in stretches)
+
+
+def ratios(figures: Figures, changed: list[Change]) -> list[float]:
     """Scraped by alone, of each two neighbouring stretches."""
-    stretches = [(rate_between(figures, start, end), on) for (start, on), (end, _) in pairwise(changed)]
+    stretches = [(rate_between(figures, start.at, end.at), start.on) for start, end in pairwise(changed)]
     return [
         (first / second if on else second / first)
         for (first, on), (second, _) in pairwise(stretches)
@@ -95,7 +121,7 @@ def ratios(figures: Figures, changed: list[tuple[float, bool]]) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--pairs", type=int, default=40)
     chosen = parser.parse_args()
     scraper = Scraper()
     with launcher("forked") as on:
@@ -104,7 +130,13 @@ def main() -> None:
             figures = measure(pipeline, on, seconds=seconds, meanwhile=scraper.tick)
         finally:
             scraper.close()
-    found = sorted(ratios(figures, [change for change in scraper.changed if change[0] > figures._began + 3]))
+    changed = [change for change in scraper.changed if change.at > figures._began + 3]
+    found = sorted(ratios(figures, changed))
+    scraped, left_alone = processor_share(changed, True), processor_share(changed, False)
+    print(
+        f"driver and scraper: {100 * scraped:.1f} % of a core while being scraped, {100 * left_alone:.1f} % otherwise; "
+        f"{100 * (scraped - left_alone) / os.cpu_count():.1f} % of this machine's {os.cpu_count()} cores"
+    )
     print(f"{figures.rows_per_second():,.0f} rows/s; ratios of {len(found)} pairs: {[round(r, 3) for r in found]}")
     ratio = statistics.median(found)
     print(f"throughput with scraping each second: {100 * ratio:.1f} % of without (at least {100 * LEAST_RATIO:.0f} %)")
