@@ -79,7 +79,6 @@ class Reason(StrEnum):
     """The driver pod failed, was deleted or evicted; a new one takes over."""
     DRIVER_SILENT = "DriverSilent"
     """The driver does not answer on its control API."""
-    DRIVER_REPLACED = "DriverReplaced"
     EXECUTOR_LOST = "ExecutorLost"
     """An executor pod is gone; the regions that had slots there restart."""
     REGION_RECOVERED = "RegionRecovered"
