@@ -110,21 +110,23 @@ def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operato
     job.apply(
         count=COUNT,
         rate=RATE,
-        parallelism=2,
+        parallelism=3,
         driver={"memory": "1Gi", "podTemplate": {"spec": home}},
-        executor={"instances": 2, "standby": 2, "podTemplate": template},
+        executor={"instances": 3, "standby": 1, "podTemplate": template},  # two on each node: both have regions
     )
     job.until_ready()
     job.until_checkpoint(3)
     job.until_rows(RATE)
     there = regions_on(job, second_node.name)
     before = job.attempts()
+    assert there and there < set(before), f"regions {there} of {before} are on {second_node.name}"
     if how == "dead":
         second_node.kill()
     else:
         second_node.cut_link()
     for region in there:
         job.until(f"region {region} to restart", lambda s, r=region: job.attempts()[r] > before[r], seconds=120)
+    print(job.events("ExecutorLost"), job.events("RegionRecovered"))
     job.until_running()
     untouched = set(before) - there
     assert {name: job.attempts()[name] for name in untouched} == {name: before[name] for name in untouched}
