@@ -8,7 +8,8 @@ then nothing was on its way in between, and nothing can move any more.
 
 With rounds, that is the end of a round. First the heads let it be known (`RoundEnd`), which may make the body emit for
 the next round; when that has come to rest too, records that wait make the next round begin, and only if there are none
-is the loop done. Without rounds it is done at once.
+is the loop done. A round is opened before it begins: once every head knows that what arrives is no more for this one,
+any of them may begin. Without rounds the loop is done at once.
 
 The end goes in two steps. First the heads let event time run out (the final watermark), which may make the body emit
 again; when that has come to rest too, they end.
@@ -40,6 +41,8 @@ class LoopCounts(NamedTuple):
     """
     time_is_over: bool = True
     """Whether the final watermark has come here; a head has it when it has emitted it."""
+    arriving: int | None = None
+    """The round that what comes to a head next is for; None: not a head, or no rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class AskWave:
 @dataclass(frozen=True, slots=True)
 class EndRound:
     """Tell every head to emit the end of this round, once in its attempt. It may be told again."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """Tell every head that all that is for this round is there. It may be told again."""
 
     round: int
 
@@ -73,7 +83,7 @@ class EndLoop:
     """Tell every head to end: nothing is in flight. It is told again until the region has finished."""
 
 
-LoopEndAction = AskWave | EndRound | BeginRound | FinalWatermark | EndLoop
+LoopEndAction = AskWave | EndRound | OpenRound | BeginRound | FinalWatermark | EndLoop
 
 
 class LoopEnd:
@@ -146,13 +156,15 @@ class LoopEnd:
             self._candidate = totals
             return self._ask(now)
         self._candidate = None
-        return self._at_rest(max(rounds, default=0))
+        return self._at_rest(max(rounds, default=0), now)
 
-    def _at_rest(self, round: int) -> list[LoopEndAction]:
+    def _at_rest(self, round: int, now: float) -> list[LoopEndAction]:
         answers = self._answers.values()
         if any(counts.round_over is not None and counts.round_over < round for counts in answers):
             return [EndRound(round)]
         if any(counts.waiting for counts in answers):
+            if any(counts.arriving is not None and counts.arriving <= round + 1 for counts in answers):
+                return [OpenRound(round + 1), *self._ask(now)]
             return [BeginRound(round + 1)]
         if not all(counts.time_is_over for counts in answers):
             return [FinalWatermark()]

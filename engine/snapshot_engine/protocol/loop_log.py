@@ -14,9 +14,11 @@ taken or n is given up, and it is not in the log of n.
 A head that was told to end emits the end once its regular inputs have ended, and then takes part in no newer
 checkpoint: no barrier follows the end. It has finished when its feedback channels have ended too.
 
-Rounds: in an iteration that needs them, what round k sends back is not processed before round k + 1 begins. The end of
-a round (`RoundEnd`) goes round like a barrier: behind it, a channel brings what belongs to the round after the next.
-Without rounds all entries are of round 0.
+Rounds: in an iteration that needs them, what round k sends back is not processed before round k + 1 begins. So each
+entry has the round it is for. When nothing moves any more, but before any head begins round k + 1, all of them are told
+that it is *open*: what arrives from then on is for round k + 2, whichever head began first. The end of a round
+(`RoundEnd`) goes round like a barrier; what it makes the body emit is for round k + 1 however long it takes. Without
+rounds all entries are for round 0.
 
 Payloads are whatever the caller wants back, a batch or a place in a file: queues and logs refer to the same ones, so a
 log costs no copy.
@@ -31,6 +33,7 @@ from typing import NamedTuple
 
 from snapshot_engine.protocol.alignment import DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId
+from snapshot_engine.protocol.round_ends import NO_ROUND
 
 
 class LoopEntry(NamedTuple):
@@ -42,10 +45,9 @@ class LoopEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _EarlyBarrier:
-    """Came back before the head has taken the snapshot. `arriving`: the round of what was in front of it."""
+    """Came back before the head has taken the snapshot."""
 
     checkpoint: int
-    arriving: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class LoopContents:
 
     entries: Mapping[ChannelId, Sequence[LoopEntry]] = field(default_factory=dict)
     round: int = 0
-    arriving: Mapping[ChannelId, int] = field(default_factory=dict)
-    """By channel, the round of what comes next; with another parallelism, that of all of them is the lowest."""
+    arriving: int = 0
+    """The round that what comes next is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ LoopAction = AcknowledgeLoop | DeclineCheckpoint
 class _Log:
     entries: dict[ChannelId, list[LoopEntry]]
     round: int
-    arriving: dict[ChannelId, int]
+    arriving: int
     open: set[ChannelId]
     """Feedback channels that have not brought the barrier back."""
 
@@ -86,13 +88,13 @@ class LoopLog:
     ) -> None:
         """`channels` are the feedback channels; `restored` is the log of the restored checkpoint."""
         contents = restored or LoopContents()
-        first = contents.round + 1 if rounds else 0
         self.rounds = rounds
         self.round = contents.round
+        self.arriving = max(contents.arriving, contents.round + 1) if rounds else 0
         self._queues: dict[ChannelId, deque[LoopEntry | _EarlyBarrier]] = {
             channel: deque(contents.entries.get(channel, ())) for channel in channels
         }
-        self._arriving = {channel: contents.arriving.get(channel, first) for channel in channels}
+        self._round_over = dict.fromkeys(channels, NO_ROUND)
         self._open = set(channels)
         self._logs: dict[int, _Log] = {}
         self._settled = 0  # no snapshot up to this one will be taken any more
@@ -119,7 +121,7 @@ class LoopLog:
 
     def arrived(self, channel: ChannelId, payload: object) -> None:
         """Records came back on `channel`. Take them whatever else is going on."""
-        entry = LoopEntry(self._arriving[channel], payload)
+        entry = LoopEntry(self.arriving, payload)
         self._queues[channel].append(entry)
         for log in self._logs.values():
             if channel in log.open:
@@ -145,18 +147,23 @@ class LoopLog:
 
     # Rounds.
 
+    def open_round(self, round: int) -> None:
+        """The driver says that nothing moves and all that is for `round` is here: what arrives now is for a later one."""
+        self.arriving = max(self.arriving, round + 1)
+
     def next_round(self, round: int) -> None:
         """The driver says that round `round` begins: all records of the one before are done, everywhere."""
         self.round = max(self.round, round)
+        self.open_round(self.round)
 
     def round_ended(self, channel: ChannelId, round: int) -> None:
-        """The end of `round` came back on `channel`: what arrives behind it was sent in the next round."""
-        self._arriving[channel] = max(self._arriving[channel], round + 2)
+        """The end of `round` came back on `channel`."""
+        self._round_over[channel] = max(self._round_over[channel], round)
 
     @property
     def round_over(self) -> int | None:
-        """The newest round whose end has come back on every feedback channel; None without rounds."""
-        return min(self._arriving.values(), default=1) - 2 if self.rounds else None
+        """The newest round whose end has come back on every feedback channel, in this attempt; None without rounds."""
+        return min(self._round_over.values(), default=NO_ROUND) if self.rounds else None
 
     # Checkpoints.
 
@@ -171,7 +178,7 @@ class LoopLog:
 
     def snapshot_taken(self, checkpoint: int) -> list[LoopAction]:
         """The head has taken its snapshot for `checkpoint` and forwarded the barrier: its log begins."""
-        log = _Log({}, self.round, dict(self._arriving), set(self._open))
+        log = _Log({}, self.round, self.arriving, set(self._open))
         for channel, queue in self._queues.items():
             early = next((e for e in queue if isinstance(e, _EarlyBarrier) and e.checkpoint >= checkpoint), None)
             if early is not None and early.checkpoint > checkpoint:
@@ -180,7 +187,6 @@ class LoopLog:
             in_front = queue if early is None else list(queue)[: queue.index(early)]
             log.entries[channel] = _entries(in_front)
             if early is not None:
-                log.arriving[channel] = early.arriving
                 log.open.discard(channel)
         self._logs[checkpoint] = log
         self._settle(checkpoint)
@@ -195,7 +201,7 @@ class LoopLog:
         if checkpoint in self._logs:
             self._logs[checkpoint].open.discard(channel)
         elif checkpoint > self._settled and checkpoint not in self._aborted:
-            self._queues[channel].append(_EarlyBarrier(checkpoint, self._arriving[channel]))
+            self._queues[channel].append(_EarlyBarrier(checkpoint))
         return actions + self._whole()
 
     def ended(self, channel: ChannelId) -> list[LoopAction]:

@@ -15,6 +15,7 @@ from snapshot_engine.protocol.loop_end import (
     LoopCounts,
     LoopEnd,
     LoopEndAction,
+    OpenRound,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class LoopEnds:
                     self._say(region, "wave", action.wave)
                 case EndRound():
                     self._say(region, "round_end", action.round)
+                case OpenRound():
+                    self._say(region, "open_round", action.round)
                 case BeginRound():
                     self._say(region, "round", action.round)
                 case FinalWatermark():

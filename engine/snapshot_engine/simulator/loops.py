@@ -132,7 +132,9 @@ class Head(Subtask):
 
     def hear(self, kind: str, number: int) -> None:
         """The driver's word, which may come again."""
-        if kind == "round":
+        if kind == "open_round":
+            self.loop.open_round(number)
+        elif kind == "round":
             self.loop.next_round(number)
         elif kind == "round_end":
             self.end_round(number)
@@ -175,6 +177,7 @@ class Head(Subtask):
             self.loop.round if rounds else None,
             self.loop.round_over,
             self.time_is_over,
+            self.loop.arriving if rounds else None,
         )
 
 

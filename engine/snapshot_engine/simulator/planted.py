@@ -212,6 +212,14 @@ class OneWaveIsEnough(LoopEnd):
         return LoopEnd._judge(self, now)
 
 
+class BeginsUnopenedRounds(LoopEnd):
+    """What a head that began sends round may come to one that has not heard of the round."""
+
+    def _at_rest(self, round: int, now: float) -> list[LoopEndAction]:
+        self._answers = {subtask: counts._replace(arriving=None) for subtask, counts in self._answers.items()}
+        return LoopEnd._at_rest(self, round, now)
+
+
 @dataclass(frozen=True)
 class Bug:
     parts: Parts
@@ -263,4 +271,5 @@ BUGS: dict[str, Bug] = {
     "loop log dropped when a barrier comes during replay": Bug(Parts(loop_log=DropsWhatItReplays), LOOPS),
     "early barrier of another head not held": Bug(Parts(loop_log=LetsEarlyBarriersPass), PARALLEL_LOOPS),
     "termination by a single wave of counts": Bug(Parts(loop_end=OneWaveIsEnough), LONG_LOOPS),
+    "round begun before every head has opened it": Bug(Parts(loop_end=BeginsUnopenedRounds), LONG_LOOPS),
 }

@@ -28,7 +28,7 @@ from snapshot_engine.simulator.violations import Violation
 
 MOST_STEPS = 40_000  # a schedule that is not over by then is stuck
 STEP_SECONDS = 0.02
-HEARS_LATE = 0.8  # how often a message to a slow slot has to wait once more
+HEARS_LATE = 0.6  # how often a message to a slow slot has to wait once more
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from snapshot_engine.protocol.loop_end import (
     FinalWatermark,
     LoopCounts,
     LoopEnd,
+    OpenRound,
 )
 
 HEAD, BODY = SubtaskId("head", 0), SubtaskId("body", 0)
@@ -115,6 +116,15 @@ class TestRounds:
         back = waits._replace(round_over=2)
         assert self.rest(loop, back, counts(0, 0, round_over=1), 1.0) == [EndRound(2)]  # the word may be lost
         assert self.rest(loop, back, counts(0, 0, round_over=2), 2.0) == [BeginRound(3)]
+
+    def test_a_round_begins_when_every_head_knows_that_it_is_open(self):
+        loop = Loop()
+        body = counts(0, 0, round_over=2)
+        waits = counts(1, 1, waiting=4, round=2, round_over=2, arriving=3)
+        opened = self.rest(loop, waits, body)
+        assert opened == [OpenRound(3), AskWave(loop.wave)]
+        assert self.rest(loop, waits, body, 1.0) == [OpenRound(3), AskWave(loop.wave)]  # the word may be lost
+        assert self.rest(loop, waits._replace(arriving=4), body, 2.0) == [BeginRound(3)]
 
     def test_heads_in_different_rounds_are_brought_together_first(self):
         loop = Loop()

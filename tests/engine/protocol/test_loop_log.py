@@ -175,14 +175,21 @@ class TestRounds:
         loop.next_round(1)
         assert drain(loop) == ["x"]
 
-    def test_behind_the_end_of_a_round_comes_what_the_next_one_sent(self):
-        """Another head has heard of round 1 before this one, and what it sent came round already."""
+    def test_what_the_end_of_a_round_makes_the_body_emit_is_for_the_next_however_late_it_comes(self):
+        """It may have gone round an inner loop first."""
+        loop = LoopLog([A], rounds=True)
+        loop.round_ended(A, 0)
+        loop.arrived(A, "for 1")
+        loop.next_round(1)
+        assert drain(loop) == ["for 1"]
+
+    def test_once_a_round_is_open_what_arrives_was_sent_in_it(self):
+        """Another head has heard of the beginning before this one, and what it sent came round already."""
         loop = LoopLog([A], rounds=True)
         loop.arrived(A, "for 1")
-        assert loop.round_over == -1
-        loop.round_ended(A, 0)
-        assert loop.round_over == 0
+        loop.open_round(1)
         loop.arrived(A, "for 2")
+        assert not loop.has_work
         loop.next_round(1)
         assert drain(loop) == ["for 1"]
         loop.next_round(2)
@@ -209,12 +216,16 @@ class TestRounds:
         restored.next_round(2)
         assert drain(restored) == ["for 2", "also for 2"]
 
-    def test_the_end_of_a_round_behind_an_early_barrier_is_not_in_the_snapshot(self):
+    def test_a_round_that_was_open_is_open_when_restored(self):
         loop = LoopLog([A], rounds=True)
-        loop.returned(A, 1)
-        loop.round_ended(A, 0)
-        (done,) = loop.snapshot_taken(1)
-        assert LoopLog([A], done.contents, rounds=True).round_over == -1
+        loop.arrived(A, "for 1")
+        loop.open_round(1)
+        loop.snapshot_taken(7)
+        (done,) = loop.returned(A, 7)
+        restored = LoopLog([A], done.contents, rounds=True)
+        restored.arrived(A, "for 2")
+        restored.next_round(1)
+        assert drain(restored) == ["for 1"]
 
     def test_a_round_that_is_told_again_changes_nothing(self):
         loop = LoopLog([A], LoopContents(round=3), rounds=True)

@@ -37,7 +37,7 @@ def build_loop(
     stored = RestoredLoop(states, reader, share)
     store = RecordStore(edges[0].schema, traits.budget_bytes)
     entries = _hold(stored, store)
-    contents = LoopContents(entries, stored.round, stored.arriving())
+    contents = LoopContents(entries, stored.round, stored.arriving)
     size = sum(cast(HeldRecords, entry.payload).size for log in entries.values() for entry in log)
     return Loop(
         uid,

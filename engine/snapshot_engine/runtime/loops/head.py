@@ -184,6 +184,10 @@ class HeadSubtask(Subtask):
             self._loop.rounds_ended = round
             self.chain.head.on_round_end(round)
 
+    def open_round(self, round: int) -> None:
+        if self._loop.log.rounds:
+            self._loop.log.open_round(round)
+
     def begin_round(self, round: int) -> None:
         if self._loop.log.rounds:
             self._loop.log.next_round(round)
@@ -216,6 +220,7 @@ class HeadSubtask(Subtask):
             log.round if log.rounds else None,
             log.round_over,
             self._loop.time_is_over,
+            log.arriving if log.rounds else None,
         )
 
     def loop_bytes(self) -> tuple[int, int]:

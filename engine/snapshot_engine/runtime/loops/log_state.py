@@ -42,7 +42,7 @@ class LoopSnapshot:
         meta = {
             "round": self.contents.round,
             "over": self.time_is_over,
-            "arriving": [[*self._place(channel), round] for channel, round in self.contents.arriving.items()],
+            "arriving": self.contents.arriving,
             "log": places,
         }
         return OperatorState(self.uid, KIND, meta=meta, pieces=tuple(pieces))
@@ -88,18 +88,8 @@ class RestoredLoop:
         self._reader = reader
         self._share = share
         self.round = max((int(state.meta["round"]) for state in self._states), default=0)
+        self.arriving = min((int(state.meta["arriving"]) for state in self._states), default=0)
         self.time_is_over = bool(self._states) and all(state.meta["over"] for state in self._states)
-
-    def arriving(self) -> dict[ChannelId, int]:
-        """By feedback channel, the round of what comes next; the lowest where it cannot be told apart."""
-        found: dict[ChannelId, int] = {}
-        lowest = min((row[2] for state in self._states for row in state.meta["arriving"]), default=None)
-        for state in self._states:
-            for row in state.meta["arriving"]:
-                found[self._channel(row)] = row[2]
-        if self._share.rescaled and lowest is not None:
-            return dict.fromkeys(self._share.channels, lowest)
-        return found
 
     def records(self) -> Iterator[tuple[ChannelId, int, pa.RecordBatch]]:
         """(feedback channel, round, rows), a piece at a time. They enter the queues before anything else."""

@@ -26,6 +26,8 @@ def _tell(head: HeadSubtask, message: m.SteerLoop) -> None:
     match message.what:
         case steering.END_ROUND:
             head.end_round(message.number)
+        case steering.OPEN_ROUND:
+            head.open_round(message.number)
         case steering.BEGIN_ROUND:
             head.begin_round(message.number)
         case steering.FINAL_WATERMARK:

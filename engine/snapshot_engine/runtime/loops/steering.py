@@ -16,6 +16,7 @@ from snapshot_engine.protocol.loop_end import (
     LoopCounts,
     LoopEnd,
     LoopEndAction,
+    OpenRound,
 )
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.slot_task import parse_subtask
@@ -23,7 +24,8 @@ from snapshot_engine.runtime.slot_task import parse_subtask
 PAUSE_SECONDS = 0.05
 """Between two waves while something still moves."""
 
-COUNT, END_ROUND, BEGIN_ROUND, FINAL_WATERMARK, END = "count", "end-round", "begin-round", "final-watermark", "end"
+COUNT, END_ROUND, OPEN_ROUND, BEGIN_ROUND = "count", "end-round", "open-round", "begin-round"
+FINAL_WATERMARK, END = "final-watermark", "end"
 
 
 class Loops:
@@ -93,6 +95,8 @@ def _message(action: LoopEndAction) -> m.SteerLoop:
             return m.SteerLoop(COUNT, action.wave)
         case EndRound():
             return m.SteerLoop(END_ROUND, action.round)
+        case OpenRound():
+            return m.SteerLoop(OPEN_ROUND, action.round)
         case BeginRound():
             return m.SteerLoop(BEGIN_ROUND, action.round)
         case FinalWatermark():

@@ -1,0 +1,206 @@
+"""Loops as somebody may write them who has read the page about loops once, and what may happen to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import looping_job
+import pytest
+from looping_job import count_down, expected, keyed, one_turn, turns_in, unkeyed
+
+from snapshot_engine.api import Environment, Function, KeyedProcessFunction, ValueState, col
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.graph.problems import PlanError
+from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.runtime.forked import ship_by_value
+from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+
+pytestmark = pytest.mark.jobs
+
+
+@pytest.fixture(autouse=True)
+def shipped() -> None:
+    ship_by_value(looping_job)
+
+
+class Visits(KeyedProcessFunction):
+    """Counts in its state how often a number has come by: only the owner of its key can count right."""
+
+    def open(self, context) -> None:
+        self.visits = context.state(ValueState("visits", int))
+
+    def process(self, row, context):
+        visits = (self.visits.value() or 0) + 1
+        self.visits.update(visits)
+        yield row._replace(turns=visits - 1)
+
+
+SCHEMA = "id long, left long, turns long"
+
+
+def visiting(rows):
+    seen = rows.process(Visits(), schema=SCHEMA).uid("visits")
+    return seen.where(col("left") > 0).with_columns(left=col("left") - 1), seen.where(col("left") == 0)
+
+
+def test_a_keyed_loop_brings_rows_back_to_the_owner_of_their_key(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+    result = run_pipeline(keyed(sink, 2_000, body=visiting), storage=tmp_path / "ck", parallelism=2)
+    assert result.outcome is Outcome.FINISHED
+    assert turns_in(sink) == expected(2_000)
+
+
+@pytest.mark.parametrize("spread", [lambda rows: rows.rebalance(), lambda rows: rows.broadcast()])
+def test_a_keyed_loop_that_would_bring_rows_back_to_others_is_refused(tmp_path: Path, spread) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def body(rows):
+        again, out = visiting(rows)
+        return spread(again), out
+
+    with pytest.raises(PlanError, match="it keeps state by key, but its input"):
+        run_pipeline(keyed(sink, 2_000, body=body), storage=tmp_path / "ck", parallelism=2)
+
+
+class Slow(Function):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, batch):
+        time.sleep(self.seconds)
+        return batch
+
+
+class SumOfRound(KeyedProcessFunction):
+    def open(self, context) -> None:
+        self.sum = context.state(ValueState("sum", int))
+
+    def process(self, record, context):
+        self.sum.update((self.sum.value() or 0) + record.value)
+        context.timers.register_round_end()
+
+    def on_round_end(self, round, context):
+        total = self.sum.value()
+        self.sum.clear()
+        yield {"key": context.current_key, "value": total, "round": round}
+
+
+ROUNDS = 12
+
+
+def sums(rows):
+    slow = rows.map_in_arrow(Slow(0.03)).key_by("key")
+    result = slow.process(SumOfRound(), schema="key long, value long, round long").uid("sum")
+    return result.where(col("round") < ROUNDS), result
+
+
+async def stop_behind_a_checkpoint(job: RunningJob) -> None:
+    """Of this run, so that each run goes on for a while."""
+    before = job.board.status.checkpoint.completed
+    while job.board.status.checkpoint.completed < before + 4:
+        await asyncio.sleep(0.01)
+    job.master.stop()
+
+
+def test_a_job_that_is_stopped_in_a_round_goes_on_in_it_with_another_parallelism(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        rows = [{"key": number % 7, "value": number, "round": -1} for number in range(100)]
+        source = env.from_collection(rows, uid="rows")
+        source.key_by("key").iterate(sums, rounds=True, uid="loop").sink_to(sink, uid="out")
+
+    outcomes = []
+    for parallelism in (2, 3, 1, 2):
+        last = parallelism == 2 and outcomes
+        meanwhile = None if last else stop_behind_a_checkpoint
+        result = run_pipeline(
+            pipeline, storage=tmp_path / "ck", parallelism=parallelism, interval=0.05, meanwhile=meanwhile
+        )
+        outcomes.append(result.outcome)
+    assert outcomes[0] is Outcome.STOPPED
+    assert outcomes[-1] is Outcome.FINISHED
+    totals = {key: sum(number for number in range(100) if number % 7 == key) for key in range(7)}
+    found = Counter((row["key"], row["value"], row["round"]) for row in sink.read_committed())
+    assert found == Counter((key, total, round) for key, total in totals.items() for round in range(ROUNDS + 1))
+
+
+def test_a_loop_inside_one_with_rounds_belongs_to_the_round(tmp_path: Path) -> None:
+    """What a round's end puts out takes three turns in the inner loop, and is of the next round all the same."""
+    sink = CollectSink(tmp_path / "out")
+
+    def inner(rows):
+        return rows.where(col("left") > 0).with_columns(left=col("left") - 1), rows.where(col("left") == 0)
+
+    class Count(KeyedProcessFunction):
+        def open(self, context) -> None:
+            self.count = context.state(ValueState("count", int))
+
+        def process(self, record, context):
+            self.count.update((self.count.value() or 0) + 1)
+            context.timers.register_round_end()
+
+        def on_round_end(self, round, context):
+            count = self.count.value()
+            self.count.clear()
+            yield {"key": context.current_key, "round": round, "count": count, "left": 3}
+
+    def outer(rows):
+        counted = rows.process(Count(), schema="key long, round long, count long, left long").uid("count")
+        turned = counted.iterate(inner, uid="inner")
+        return turned.where(col("round") < 4), turned
+
+    def pipeline(env: Environment) -> None:
+        rows = [{"key": number % 3, "round": -1, "count": 0, "left": 0} for number in range(30)]
+        source = env.from_collection(rows, uid="rows")
+        source.key_by("key").iterate(outer, rounds=True, uid="outer").sink_to(sink, uid="out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.1)
+    assert result.outcome is Outcome.FINISHED
+    found = Counter((row["key"], row["round"], row["count"]) for row in sink.read_committed())
+    assert found == Counter({(key, round, 10 if round == 0 else 1): 1 for key in range(3) for round in range(5)})
+
+
+def test_a_body_that_raises_fails_the_job_with_its_words(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def refuse(row):
+        if row.turns == 2:
+            raise ValueError("two turns are one too many")
+        return row
+
+    def body(rows):
+        again, out = count_down(rows)
+        return again.map(refuse, schema=SCHEMA), out
+
+    result = run_pipeline(
+        unkeyed(sink, 100, body=body),
+        storage=tmp_path / "ck",
+        parallelism=2,
+        restarts=RestartConfig(first_delay=0.0, max_delay=0.1, per_region=2, per_job=2),
+    )
+    assert result.outcome is Outcome.FAILED
+    assert "two turns are one too many" in str(result)
+
+
+def test_a_body_that_never_lets_go_can_be_stopped_and_goes_on(tmp_path: Path) -> None:
+    """All inputs have ended, and yet the job runs until it is told: with what goes round in its last checkpoint."""
+    sink = CollectSink(tmp_path / "out")
+
+    def for_ever(rows):
+        return one_turn(rows), rows.where(col("left") < -100)
+
+    def let_go(rows):
+        return one_turn(rows.where(col("turns") < 0)), rows
+
+    result = run_pipeline(
+        unkeyed(sink, 500, body=for_ever), storage=tmp_path / "ck", parallelism=2, meanwhile=stop_behind_a_checkpoint
+    )
+    assert result.outcome is Outcome.STOPPED
+    result = run_pipeline(unkeyed(sink, 500, body=let_go), storage=tmp_path / "ck", parallelism=3)
+    assert result.outcome is Outcome.FINISHED
+    last = Counter(row["id"] for row in sink.read_committed() if row["left"] + row["turns"] == row["id"] % 7)
+    assert set(last) == set(range(500))
