@@ -148,7 +148,7 @@ class LoopLog:
     # Rounds.
 
     def open_round(self, round: int) -> None:
-        """The driver says that nothing moves and all that is for `round` is here: what arrives now is for a later one."""
+        """The driver says that nothing moves and all that is for `round` is here: what arrives now is for the next."""
         self.arriving = max(self.arriving, round + 1)
 
     def next_round(self, round: int) -> None:
