@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from localcluster.errors import ClusterError
 from localcluster.settings import REPOSITORY, Settings
 from localcluster.testing.chosen_cluster import chosen_cluster, development_context, given_cluster
 
@@ -32,6 +33,23 @@ def test_our_own_kubeconfig_is_ours(monkeypatch):
     settings = Settings.from_environment()
     monkeypatch.setenv("KUBECONFIG", str(settings.paths.kubeconfig))
     assert given_cluster(settings) is None
+
+
+def test_our_own_is_like_anybodys_for_a_user_who_is_not_root(monkeypatch):
+    settings = Settings.from_environment()
+    monkeypatch.setenv("KUBECONFIG", str(settings.paths.kubeconfig))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    given = given_cluster(settings)
+    assert given is not None
+    assert given.kubeconfig == settings.paths.kubeconfig
+
+
+def test_a_user_who_is_not_root_and_names_no_cluster_is_told(monkeypatch, tmp_path):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match=r"need root(.|\n)*KUBECONFIG"):
+        chosen_cluster(Settings.from_environment(), print).__enter__()
 
 
 @pytest.mark.parametrize(

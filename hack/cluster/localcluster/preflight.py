@@ -33,8 +33,8 @@ def require_root() -> None:
     if os.geteuid() != 0:
         raise ClusterError(
             "the cluster's nodes need root: they mount, route and make cgroups",
-            "Run it as root, for example with `sudo -E`, or set KUBECONFIG to a cluster of your own. "
-            "(`make api-server`, for tests without pods, needs no root.)",
+            "Run it as root, for example with `sudo -E`, or set KUBECONFIG to a cluster of your own, or to what "
+            "`sudo -E make cluster image` has brought up. (`make api-server`, for tests without pods, needs no root.)",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from localcluster import proxies
+from localcluster import preflight, proxies
 from localcluster.cluster import LocalCluster
 from localcluster.errors import ClusterError
 from localcluster.settings import Settings
@@ -50,6 +50,7 @@ def chosen_cluster(settings: Settings, say: Callable[[str], None]) -> Iterator[C
         require_answer(given)
         yield ChosenCluster(given, None)
         return
+    preflight.require_root()
     proxies.reach_directly(settings.network)
     local = LocalCluster(settings, say)
     with local_cluster(local):
@@ -57,9 +58,12 @@ def chosen_cluster(settings: Settings, say: Callable[[str], None]) -> Iterator[C
 
 
 def given_cluster(settings: Settings) -> Kubectl | None:
-    """The cluster that somebody else has chosen; None if nobody has, or if it is our own."""
+    """The cluster that somebody else has chosen; None if nobody has, or if it is our own.
+
+    Our own is like anybody's for a user who is not root: it can be used, and no more.
+    """
     named = os.environ.get("KUBECONFIG", "")
-    if named and Path(named).resolve() == settings.paths.kubeconfig:
+    if named and Path(named).resolve() == settings.paths.kubeconfig and os.geteuid() == 0:
         return None
     if os.pathsep in named:
         return Kubectl(find_kubectl(settings.paths), None)  # it reads the whole list itself
