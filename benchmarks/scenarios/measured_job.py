@@ -7,15 +7,17 @@ and `/metrics` show. Run scenarios in the project's own environment, on a machin
 from __future__ import annotations
 
 import asyncio
+import bisect
 import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,30 @@ class Figures(JobEvents):
     def rows_per_second(self) -> float:
         """Of the source, over all its subtasks."""
         return sum(map(_slope, self._rows.values()))
+
+    def rate_between(self, start: float, end: float) -> float:
+        """Rows per second of the source, by the heartbeats within."""
+        rate = 0.0
+        for points in self._rows.values():
+            times = [moment for moment, _ in points]
+            first, last = bisect.bisect_left(times, start), bisect.bisect_right(times, end) - 1
+            if last > first:
+                rate += (points[last][1] - points[first][1]) / (times[last] - times[first])
+        return rate
+
+    def ratios(self, changed: Sequence[tuple[float, bool]]) -> list[float]:
+        """The rate while something was on by that while it was off, of each two neighbouring stretches.
+
+        `changed` are moments, and whether it was on from then on. A machine that changes its speed, or a job whose
+        sources drift apart, changes both sides.
+        """
+        measured = [change for change in changed if change[0] >= self._began + self.warm_up]
+        stretches = [(self.rate_between(start, end), on) for (start, on), (end, _) in pairwise(measured)]
+        return [
+            (first / second if on else second / first)
+            for (first, on), (second, _) in pairwise(stretches)
+            if first > 0 and second > 0
+        ]
 
     def rows_per_core_second(self) -> float:
         """Of the source, by the processor time of the slots: what a busy machine distorts least."""

@@ -11,7 +11,6 @@ other work on the machine hardly changes.
 from __future__ import annotations
 
 import argparse
-import bisect
 import os
 import signal
 import statistics
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process_tree import parse_stat
-from benchmarks.scenarios.measured_job import Figures, launcher, measure
+from benchmarks.scenarios.measured_job import launcher, measure
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.discard import DiscardSink
@@ -90,33 +89,12 @@ class Scraper:
             self._process.wait()
 
 
-def rate_between(figures: Figures, start: float, end: float) -> float:
-    """Rows per second of the source, by the heartbeats within."""
-    rate = 0.0
-    for points in figures._rows.values():
-        times = [moment for moment, _ in points]
-        first, last = bisect.bisect_left(times, start), bisect.bisect_right(times, end) - 1
-        if last > first:
-            rate += (points[last][1] - points[first][1]) / (times[last] - times[first])
-    return rate
-
-
 def processor_share(changed: list[Change], on: bool) -> float:
     """Of one core, taken by driver and scraper while it was on or off."""
     stretches = [
         (end.at - start.at, end.processor - start.processor) for start, end in pairwise(changed) if start.on == on
     ]
     return sum(taken for _, taken in stretches) / sum(seconds for seconds, _ in stretches)
-
-
-def ratios(figures: Figures, changed: list[Change]) -> list[float]:
-    """Scraped by alone, of each two neighbouring stretches."""
-    stretches = [(rate_between(figures, start.at, end.at), start.on) for start, end in pairwise(changed)]
-    return [
-        (first / second if on else second / first)
-        for (first, on), (second, _) in pairwise(stretches)
-        if first > 0 and second > 0
-    ]
 
 
 def main() -> None:
@@ -131,7 +109,7 @@ def main() -> None:
         finally:
             scraper.close()
     changed = [change for change in scraper.changed if change.at > figures._began + 3]
-    found = sorted(ratios(figures, changed))
+    found = sorted(figures.ratios([(change.at, change.on) for change in changed]))
     scraped, left_alone = processor_share(changed, True), processor_share(changed, False)
     print(
         f"driver and scraper: {100 * scraped:.1f} % of a core while being scraped, {100 * left_alone:.1f} % otherwise; "

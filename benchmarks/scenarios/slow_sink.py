@@ -85,7 +85,7 @@ def main() -> None:
     seconds = 60 * chosen.minutes
     memory = Memory(every=seconds / 40, settle=min(60.0, seconds / 6))
     with launcher(chosen.launcher) as on:
-        show("slow", measure(pipeline, on, seconds=seconds, meanwhile=memory.look))
+        show(measure(pipeline, on, seconds=seconds, meanwhile=memory.look))
     half = len(memory.samples) // 2
     first, second = statistics.median(memory.samples[:half]), statistics.median(memory.samples[half:])
     print(f"median of the first half {first:.1f} MB, of the second {second:.1f} MB")

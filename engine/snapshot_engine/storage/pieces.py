@@ -24,6 +24,7 @@ from snapshot_engine.storage.errors import CorruptCheckpoint, StateTooLarge
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.local_copies import LocalCopies
 from snapshot_engine.storage.open_store import open_store
+from snapshot_engine.storage.repeated_columns import with_repeats_once, with_repeats_spelled_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class PieceWriter:
         self._counter = 0
 
     def write_table(self, name: str, table: pa.Table, *, shared: bool = False) -> PieceHandle:
-        return self._store(name, ".arrow", _arrow_file(table, self._options.compression), shared)
+        return self._store(name, ".arrow", _arrow_file(with_repeats_once(table), self._options.compression), shared)
 
     def write_bytes(self, name: str, data: bytes, *, shared: bool = False) -> PieceHandle:
         return self._store(name, ".bin", [data], shared)
@@ -137,7 +138,7 @@ class PieceReader:
         data = self.read_bytes(handle)
         try:
             with pa.ipc.open_file(pa.py_buffer(data)) as file:
-                return file.read_all()
+                return with_repeats_spelled_out(file.read_all())
         except pa.ArrowInvalid as error:
             raise CorruptCheckpoint(handle.path, "an Arrow file", str(error)) from error
 
