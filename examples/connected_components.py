@@ -4,12 +4,13 @@ Every vertex knows the smallest number it has heard of, its component. When it l
 neighbours, who may tell theirs: messages go round the loop until there is no news. New edges may come at any time.
 
     streamingjob run examples/connected_components.yaml
-    python examples/connected_components.py out/components     # draws components.png
+    python examples/connected_components.py out/components     # draws out/components/components.png
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 from snapshot_engine.api import Environment, KeyedProcessFunction, MapState, ValueState
@@ -57,7 +58,7 @@ def spread(messages):
     return told, told.side_output("components", schema="vertex long, component long")
 
 
-def pipeline(env: Environment, out: str = "out/components", count: int = 2_000, vertices: int = 2_400) -> None:
+def pipeline(env: Environment, out: str = "out/components", count: int = 1_200, vertices: int = 2_400) -> None:
     source = env.from_source(edges(count, vertices), name="edges", uid="edges")
     source.sink_to(ParquetSink(f"{out}/edges"), uid="edges-out")
     messages = source.flat_map(both_ends, schema=MESSAGE).key_by("vertex")
@@ -73,7 +74,7 @@ def components(out: str) -> dict[int, int]:
 
 
 def draw(out: str) -> Path:
-    """The largest components, each in a colour of its own."""
+    """The twelve largest components, each for itself."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -84,14 +85,15 @@ def draw(out: str) -> Path:
     table = pq.read_table(f"{out}/edges")
     graph = nx.Graph(zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True))
     found = components(out)
-    sizes = sorted(set(found.values()), key=lambda component: -list(found.values()).count(component))[:12]
-    shown = graph.subgraph(vertex for vertex in graph if found[vertex] in sizes)
-    figure, axes = plt.subplots(figsize=(9, 9))
-    colours = [sizes.index(found[vertex]) for vertex in shown]
-    nx.draw(shown, nx.spring_layout(shown, seed=1, iterations=30), axes, node_size=12, node_color=colours, cmap="tab20")
-    axes.set_title(f"{len(found)} vertices in {len(set(found.values()))} components; the 12 largest")
+    sizes = Counter(found.values())
+    figure, axes = plt.subplots(3, 4, figsize=(13, 10))
+    for place, (component, size), colour in zip(axes.flat, sizes.most_common(12), plt.cm.tab20.colors, strict=False):
+        part = graph.subgraph(vertex for vertex in graph if found[vertex] == component)
+        nx.draw(part, nx.kamada_kawai_layout(part), place, node_size=14, node_color=[colour], edge_color="grey")
+        place.set_title(f"{size} vertices, the smallest is {component}", fontsize=9)
+    figure.suptitle(f"{len(found)} vertices in {len(sizes)} components; the 12 largest")
     picture = Path(out) / "components.png"
-    figure.savefig(picture, dpi=120)
+    figure.savefig(picture, dpi=110)
     return picture
 
 

@@ -5,7 +5,7 @@ the model adds it up and goes round to all shards again. Nothing waits for anyth
 older model: it counts the less, the older. Each gradient is added once, whatever fails on the way.
 
     streamingjob run examples/online_training.yaml
-    python examples/online_training.py out/online-training     # draws training.png
+    python examples/online_training.py out/online-training     # draws out/online-training.png
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def draw(out: str) -> Path:
     xs = np.linspace(-2, 2, 50)
     for step in np.unique(np.geomspace(1, steps.num_rows, 6).astype(int)):
         bias, of_x, of_y = steps["weights"][int(step) - 1].as_py()
-        right.plot(xs, -(bias + of_x * xs) / of_y, label=f"after {step} steps", linewidth=1)
+        right.plot(xs, -(bias + of_x * xs) / of_y, label=f"step {step}", linewidth=1)
     right.plot(xs, TRUTH[0] + TRUTH[1] * xs, "k--", label="the truth")
     right.set(title="the line between red and blue", xlim=(-2, 2), ylim=(-2, 2))
     right.legend()

@@ -37,7 +37,8 @@ class LoopSnapshot:
         places: list[list[int]] = []
         for channel, entries in self.contents.entries.items():
             for round, batches in _pieces(entries):
-                pieces.append(writer.write_table("loop", pa.Table.from_batches(batches)))
+                # In one chunk: each small one would stop the loop for a moment where it is written.
+                pieces.append(writer.write_table("loop", pa.Table.from_batches(batches).combine_chunks()))
                 places.append([*self._place(channel), round])
         meta = {
             "round": self.contents.round,
