@@ -89,7 +89,8 @@ def draw(out: str) -> Path:
     figure, axes = plt.subplots(3, 4, figsize=(13, 10))
     for place, (component, size), colour in zip(axes.flat, sizes.most_common(12), plt.cm.tab20.colors, strict=False):
         part = graph.subgraph(vertex for vertex in graph if found[vertex] == component)
-        nx.draw(part, nx.kamada_kawai_layout(part), place, node_size=14, node_color=[colour], edge_color="grey")
+        layout = nx.kamada_kawai_layout(part) if size < 200 else nx.spring_layout(part, seed=1, iterations=30)
+        nx.draw(part, layout, place, node_size=14, node_color=[colour], edge_color="grey")
         place.set_title(f"{size} vertices, the smallest is {component}", fontsize=9)
     figure.suptitle(f"{len(found)} vertices in {len(sizes)} components; the 12 largest")
     picture = Path(out) / "components.png"
