@@ -144,6 +144,7 @@ class _Segment:
     """One file without a name; closed, and its room given back, when nothing refers to it."""
 
     def __init__(self, folder: str | None) -> None:
+        self._folder = folder or tempfile.gettempdir()
         self._file = tempfile.TemporaryFile(prefix="loop-", dir=folder, buffering=0)  # noqa: SIM115  # lives on
         self.size = 0
 
@@ -151,10 +152,20 @@ class _Segment:
         data = batch.serialize()
         start, rest = self.size, memoryview(data)
         while rest:
-            written = os.pwrite(self._file.fileno(), rest, self.size)
+            written = self._write(rest)
             self.size += written
             rest = rest[written:]
         return _Stored(self, start, data.size, schema)
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.pwrite(self._file.fileno(), data, self.size)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"a loop's records do not fit into memory, nor can they be written to {self._folder} "
+                f"({error.strerror}): give the slots a TMPDIR with more room, or the loop a larger budget",
+            ) from error
 
     def read(self, offset: int, length: int) -> pa.Buffer:
         """Into Arrow's memory, which gives back what is free; Python's own would keep much of it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from snapshot_engine.runtime.loops.held_records import HeldRecords, RecordStore
 
@@ -104,3 +107,13 @@ def test_over_budget_is_what_is_held_wherever_it_is():
     assert store.over_budget
     del held[2:]
     assert not store.over_budget
+
+
+def test_a_full_disk_is_told_with_what_to_do(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    store = RecordStore(SCHEMA, 0, str(tmp_path))
+    with pytest.raises(OSError, match=rf"written to {tmp_path} \(No space left on device\): give the slots a TMPDIR"):
+        store.hold(batch(0))

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import Counter
 from pathlib import Path
 
 import looping_job
 import pytest
-from looping_job import count_down, expected, keyed, one_turn, turns_in, unkeyed
+from looping_job import count_down, expected, keyed, numbers, one_turn, turns_in, unkeyed
 
-from snapshot_engine.api import Environment, Function, KeyedProcessFunction, ValueState, col
+from snapshot_engine.api import (
+    CoProcessFunction,
+    Environment,
+    Function,
+    KeyedProcessFunction,
+    ListState,
+    ValueState,
+    col,
+)
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.graph.problems import PlanError
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.forked import ship_by_value
-from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 pytestmark = pytest.mark.jobs
 
@@ -162,6 +171,80 @@ def test_a_loop_inside_one_with_rounds_belongs_to_the_round(tmp_path: Path) -> N
     assert result.outcome is Outcome.FINISHED
     found = Counter((row["key"], row["round"], row["count"]) for row in sink.read_committed())
     assert found == Counter({(key, round, 10 if round == 0 else 1): 1 for key in range(3) for round in range(5)})
+
+
+class Gate(CoProcessFunction):
+    """Keeps what comes until the gate of its key has opened."""
+
+    def open(self, context) -> None:
+        self.opened = context.state(ValueState("opened", bool))
+        self.kept = context.state(ListState("kept", int))
+
+    def process_left(self, row, context):
+        if self.opened.value():
+            yield row
+        else:
+            self.kept.add(row.turns)
+
+    def process_right(self, row, context):
+        self.opened.update(True)
+        for turns in self.kept.get():
+            yield {"id": context.current_key, "left": row.id % looping_job.TURNS - turns, "turns": turns}
+        self.kept.clear()
+
+
+def test_a_body_that_waits_for_another_input_is_waited_for(tmp_path: Path) -> None:
+    """Gates open one by one, long after all numbers have come: nothing ends before. Slots are killed meanwhile."""
+    sink, count, choose, kills = CollectSink(tmp_path / "out"), 600, random.Random(4), []
+
+    def pipeline(env: Environment) -> None:
+        gates = env.from_source(numbers(count, rate=300), uid="gates").select("id").key_by("id")
+
+        def body(rows):
+            passed = rows.connect(gates).process(Gate(), schema=SCHEMA).uid("gate")
+            return one_turn(passed.where(col("left") > 0)), passed.where(col("left") == 0)
+
+        env.from_source(numbers(count), uid="numbers").key_by("id").iterate(body, uid="loop").sink_to(sink, uid="out")
+
+    async def kill_some(job: RunningJob) -> None:
+        while len(kills) < 3:
+            await asyncio.sleep(0.5)
+            if kill_a_slot(job, choose):
+                kills.append(1)
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=kill_some)
+    assert result.outcome is Outcome.FINISHED
+    assert len(kills) == 3
+    assert turns_in(sink) == expected(count)
+
+
+class LastTurn(KeyedProcessFunction):
+    """Keeps each number until event time has run out; then all go round once more."""
+
+    def open(self, context) -> None:
+        self.left = context.state(ValueState("left", int))
+
+    def process(self, row, context):
+        if row.turns:
+            yield row
+        else:
+            self.left.update(row.left)
+            context.timers.register_event_time(2**40)
+
+    def on_timer(self, timestamp, context):
+        yield {"id": context.current_key, "left": self.left.value(), "turns": 1}
+
+
+def test_what_the_end_of_time_sets_going_goes_round_to_its_end(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def body(rows):
+        told = rows.process(LastTurn(), schema=SCHEMA).uid("last")
+        return one_turn(told.where(col("left") > 0)), told.where(col("left") == 0)
+
+    result = run_pipeline(keyed(sink, 500, body=body), storage=tmp_path / "ck", parallelism=2, interval=0.05)
+    assert result.outcome is Outcome.FINISHED
+    assert turns_in(sink) == Counter((number, number % 7 + 1) for number in range(500))
 
 
 def test_a_body_that_raises_fails_the_job_with_its_words(tmp_path: Path) -> None:
