@@ -43,7 +43,7 @@ def connected(env: Environment, exchange: str, out: str, hurry: str, count: int,
         .with_watermark("ts", delay="100ms")
         .exchange(exchange)
         .key_by("key")
-        .process(InOrder(strict=True), schema=Checked)
+        .process(InOrder(strict=True, fuses={}), schema=Checked)
         .uid("in-order")
         .key_by("key")
         .window(Tumbling(f"{WINDOW_MS}ms"))

@@ -10,7 +10,6 @@ SLOW = 20_000
 
 RARE = {
     "stale acknowledgement accepted",
-    "refusal after an unknown outcome taken as final",
     "replaced driver swaps against what it reads",
     "a pending barrier skipped where a consumer begins",
     "a barrier let through during a producer's catch-up",
