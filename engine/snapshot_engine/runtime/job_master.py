@@ -284,6 +284,8 @@ class JobMaster:
         }
         self._facts.unpin()
         self.checkpoints.resume(attempts)
+        if self.cuts.committed and any(attempt.number > 1 for attempt in attempts.values()):
+            self.checkpoints.request_checkpoint()  # what was written meanwhile has waited long enough
         self.events.all_running()
 
     def _hold_checkpoints(self, region: int, action: StartRegions) -> None:

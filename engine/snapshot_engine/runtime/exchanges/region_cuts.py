@@ -33,6 +33,8 @@ class RegionCuts:
         for cut in self.channels:
             if cut.fact.exchange is Exchange.BLOCKING:
                 self.starts_after[cut.consumer].add(cut.producer)
+        self.committed = any(cut.fact.exchange is Exchange.COMMITTED for cut in self.channels)
+        """Whether rows wait for the next checkpoint before they cross an edge."""
         self._logged = {(cut.producer, cut.consumer) for cut in self.channels if cut.fact.exchange.replays}
 
     def slot_keeps_logs(self, region: int, slot: int) -> bool:

@@ -193,6 +193,27 @@ def test_only_the_regions_that_must_restart_do(tmp_path: Path, exchange: str, hi
     assert output == list(range(COUNT))
 
 
+def test_after_a_restart_rows_at_a_committed_edge_do_not_wait_for_the_next_interval(tmp_path: Path) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    async def kill_between_two_checkpoints(job: RunningJob) -> None:
+        await all_run(job)
+        job.master.checkpoints.request_checkpoint()
+        await completed(job, 1)
+        kill(job, region_of(job, "through"))
+        await completed(job, 2)
+        (tmp_path / "hurry").touch()
+
+    result = run_pipeline(
+        two_regions("committed", sink, rate=500, hurry=tmp_path / "hurry"),
+        storage=tmp_path / "ck",
+        interval=600.0,
+        meanwhile=kill_between_two_checkpoints,
+    )
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(COUNT))
+
+
 def deterministic_producer(exchange: str, sink: object):
     """One split, one channel, no timers: the same rows in the same order from the same checkpoint."""
 
