@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from snapshot_engine.wire.manifest import ManifestError
 from snapshot_engine.wire.spec import StreamingJob
@@ -28,7 +30,7 @@ def refuse_second(job: StreamingJob, manifest: Path) -> None:
     """The job that runs here already would be fenced, and end, without anybody having said so."""
     file = address_file(job, manifest)
     found = _read(file)
-    if found is not None and _is_alive(found["pid"]):
+    if found is not None and _is_alive(found):
         raise ManifestError(
             f"{manifest}: ",
             [
@@ -48,7 +50,7 @@ def withdraw(file: Path) -> None:
 def find(job: StreamingJob, manifest: Path) -> dict[str, Any]:
     file = address_file(job, manifest)
     found = _read(file)
-    if found is None or not _is_alive(found["pid"]):
+    if found is None or not _is_alive(found):
         raise ManifestError(
             f"{manifest}: ",
             [f"no job {job.metadata.name!r} is running here; start it with: streamingjob run {manifest}"],
@@ -64,10 +66,11 @@ def _read(file: Path) -> dict[str, Any] | None:
     return found
 
 
-def _is_alive(pid: int) -> bool:
-    """Of the same user: the file is for its owner's eyes only."""
+def _is_alive(found: dict[str, Any]) -> bool:
+    """Whether somebody listens there. Numbers of processes say nothing: every container begins with 1."""
+    address = urlsplit(found["url"])
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):
+        with socket.create_connection((address.hostname, address.port), timeout=5.0):
+            return True
+    except OSError:
         return False
-    return True

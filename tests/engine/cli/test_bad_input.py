@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import socket
 import textwrap
 from pathlib import Path
 
@@ -122,8 +122,9 @@ def test_a_job_that_runs_here_already_is_not_started_a_second_time(
     no_spark(monkeypatch)
     manifest = write_job(tmp_path)
     file = tmp_path / ".streamingjob" / "default-job.json"
-    announce(file, 1, "token")
-    result = invoke("run", manifest)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        announce(file, server.getsockname()[1], "token")
+        result = invoke("run", manifest)
     assert result.exit_code == 2
     assert f"process {os.getpid()}" in result.output and "streamingjob stop" in result.output
     withdraw(file)
@@ -138,12 +139,11 @@ def test_what_a_successor_has_announced_stays(tmp_path: Path) -> None:
 
 
 def test_a_job_that_was_killed_is_not_taken_for_one_that_runs(tmp_path: Path) -> None:
+    """Another process may have its number by now: in a container it is even the same each time."""
     manifest = write_job(tmp_path)
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    file = tmp_path / ".streamingjob" / "default-job.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"url": "http://127.0.0.1:1", "token": "", "pid": gone.pid}))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    announce(tmp_path / ".streamingjob" / "default-job.json", port, "token")
     result = invoke("status", manifest)
     assert result.exit_code == 2
     assert "streamingjob run" in result.output
