@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import shutil
-import tarfile
+import subprocess
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -56,8 +55,8 @@ class ClaimContents:
     def new_copy(self) -> Path:
         content = base64.b64decode(self.namespace.execute(self.looker, "sh", "-c", ARCHIVE))
         shutil.rmtree(self.place_for_copies, ignore_errors=True)
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(self.place_for_copies, filter="data")
+        self.place_for_copies.mkdir()
+        subprocess.run(["tar", "--extract", "--directory", str(self.place_for_copies)], input=content, check=True)
         return self.place_for_copies
 
     @cached_property
