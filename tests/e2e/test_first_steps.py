@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow.compute as pc
+import pytest
 import yaml
 from conftest import ROOT
 from pipelines import KEYED, check_windows, rows_of
@@ -12,7 +13,14 @@ RATE = 2000
 EXAMPLE = ROOT / "examples" / "kubernetes" / "orders.yaml"
 
 
-def test_helm_install_apply_wait_and_the_output_is_exact(operator, namespace, project_image):
+@pytest.fixture
+def restricted(namespace):
+    """The namespace takes no pod that does not meet the strictest of the Pod Security Standards."""
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    namespace.cluster_kubectl("label", "namespace", namespace.name, label)
+
+
+def test_helm_install_apply_wait_and_the_output_is_exact(restricted, operator, namespace, project_image):
     documents = list(yaml.safe_load_all(EXAMPLE.read_text()))
     claim, job = documents
     namespace.kubectl("apply", "-f", str(EXAMPLE))
@@ -37,6 +45,7 @@ def test_the_default_install_looks_after_every_namespace_and_its_jobs_outlive_it
     count = RATE * 90
     job.apply(KEYED, count=count, rate=RATE, parallelism=2)
     job.until_ready()
+    job.until_checkpoint(1)
 
     operator.helm("uninstall", operator.release, "--wait")
     assert cluster.kubectl.get("crd", "streamingjobs.streamingjob.dev"), "it goes only with the user's word"
