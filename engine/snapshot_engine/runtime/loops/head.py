@@ -22,7 +22,7 @@ from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 from snapshot_engine.runtime.subtask import Subtask, Waiting
 
 FEEDBACK_FIRST = 8
-"""How often the loop is served for once that new records are let in, while it is over its budget."""
+"""How often the loop is served for once that new records are let in, while it is over its budget without a barrier."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class HeadSubtask(Subtask):
 
     def _work(self) -> bool:
         """The loop and the regular inputs in turn: neither may starve, or no barrier would come through."""
-        limit = FEEDBACK_FIRST if self._loop.store.over_budget else 1
+        limit = FEEDBACK_FIRST if self._loop.store.over_budget and not self._barrier_waits() else 1
         if self._served_in_a_row < limit and self._go_round():
             self._served_in_a_row += 1
             return True
@@ -87,6 +87,10 @@ class HeadSubtask(Subtask):
             return self._go_round()
         self._handle(queue)
         return True
+
+    def _barrier_waits(self) -> bool:
+        """Then what lies in front of it is not held back: a loop that is too full needs its checkpoints too."""
+        return any(isinstance(element, Barrier) for queue in self._open_queues for element in queue.elements)
 
     def _go_round(self) -> bool:
         batches = self._take()
