@@ -24,9 +24,10 @@ def install(engines: list[Engine]) -> None:
 
 def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
     """Measure, write the reports, and say whether every result was equal to the reference."""
+    from benchmarks.cells import Entry
     from benchmarks.outcomes import Outcome
     from benchmarks.plots import plot_report
-    from benchmarks.report import Entry, entry_of, merged
+    from benchmarks.report import entry_of, merged
     from benchmarks.runner import run_plan
 
     machine = describe_machine()

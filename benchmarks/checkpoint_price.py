@@ -2,7 +2,8 @@
 
 from typing import Any
 
-Entry = dict[str, Any]
+from benchmarks.cells import Entry
+
 _SAME = ("engine", "query", "keys", "key_type", "parallelism", "input")
 
 

@@ -8,7 +8,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.report import Entry, cell_key
+from benchmarks.cells import Entry, cell_key
 
 
 def plot_report(entries: list[Entry], directory: Path) -> list[Path]:

@@ -5,17 +5,22 @@ slows both.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.report import Entry, cell_key
+from benchmarks.cells import Entry, cell_key
 
 TOLERANCE = 0.25
 
 
 def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
-    """For every cell in which both ran: how many times the best peer's rate the engine reached. Its own variants, whose
-    names begin with its name, are no peers."""
-    found = {}
+    """By the name of the cell, for every one in which both ran."""
+    return {cell_name(entry): ratio for entry, ratio in ratios_to_best_peer(entries, engine)}
+
+
+def ratios_to_best_peer(entries: list[Entry], engine: str) -> Iterator[tuple[Entry, float]]:
+    """The engine's entries, each with how many times the best peer's rate it reached. Its own variants, whose names
+    begin with its name, are no peers."""
     for mine in entries:
         if mine["engine"] != engine or not mine["repetitions"]:
             continue
@@ -25,8 +30,7 @@ def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
             if not other["engine"].startswith(engine) and other["repetitions"] and cell_key(other) == cell_key(mine)
         ]
         if peers:
-            found[cell_name(mine)] = mine["rows_per_core_s"] / max(peers)
-    return found
+            yield mine, mine["rows_per_core_s"] / max(peers)
 
 
 def cell_name(entry: Entry) -> str:

@@ -5,12 +5,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.cells import Entry, cell_key
 from benchmarks.checkpoint_price import price_of_checkpoints, render_prices
+from benchmarks.goals import goals_of, render_goals
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.outcomes import Outcome
 from benchmarks.scenario_runs import read_scenarios, render_scenarios
 
-Entry = dict[str, Any]
 _INPUTS = {"files": "Parquet files", "topic": "a Kafka topic"}
 _SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")
 
@@ -75,6 +76,7 @@ def write_report(entries: list[Entry], machine: dict[str, Any], directory: Path)
 
 def render(entries: list[Entry], machine: dict[str, Any], scenarios: dict[str, list[Entry]] | None = None) -> str:
     sections = ["# Benchmark report", "", *_machine_lines(machine), ""]
+    sections += render_goals(goals_of(entries, scenarios or {}))
     for cell in _cells(entries):
         sections += [*_cell_lines(cell), ""]
     sections += render_prices(price_of_checkpoints(entries))
@@ -92,11 +94,6 @@ def _cells(entries: list[Entry]) -> list[list[Entry]]:
     for entry in entries:
         cells.setdefault(cell_key(entry), []).append(entry)
     return list(cells.values())
-
-
-def cell_key(entry: Entry) -> tuple[Any, ...]:
-    names = ("query", "keys", "key_type", "parallelism", "checkpoint_interval", "input")
-    return tuple(entry[name] for name in names)
 
 
 def _cell_lines(cell: list[Entry]) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.checkpoint_price import price_of_checkpoints
 from benchmarks.engines import Engine
 from benchmarks.environments import Environment
+from benchmarks.goals import goals_of
 from benchmarks.outcomes import Outcome
 from benchmarks.plan import EVERY_SECOND, headline
 from benchmarks.regression import ratios_of, regressions
@@ -88,3 +89,16 @@ def test_scenarios_are_part_of_the_report_and_no_cells(tmp_path: Path) -> None:
         (tmp_path / "report.json").read_text()
     )
     assert [entry["engine"] for entry in read_entries(tmp_path)] == ["fast"]
+
+
+def test_goals_say_what_is_reached_and_what_is_not() -> None:
+    entries = [entry_of(outcome(name, [cpu])) for name, cpu in (("snapshot-engine", 1.0), ("flink-sql-heap", 8.0))]
+    scenarios = {
+        "headline": [{"by_processor_time": 0.97}],
+        "coordinator": [{"shape": "hash", "subtasks": 10_000, "cpu_seconds": 2.0}],
+    }
+    goals = {goal.name.split(",")[0]: goal for goal in goals_of(entries, scenarios)}
+    assert (goals["tumbling"].wanted, goals["tumbling"].measured, goals["tumbling"].reached) == (10, 8, False)
+    assert goals["price of a checkpoint each second"].reached
+    assert not goals["driver's CPU time of a checkpoint"].reached
+    assert "| at least 10× | 8× | **no** |" in render(entries, {}, scenarios)
