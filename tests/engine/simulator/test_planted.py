@@ -14,7 +14,6 @@ RARE = {
     "a pending barrier skipped where a consumer begins",
     "a barrier let through during a producer's catch-up",
     "log cleaned too early",
-    "termination by a single wave of counts",
 }
 
 
