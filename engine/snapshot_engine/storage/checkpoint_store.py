@@ -118,6 +118,8 @@ class CheckpointStore(CheckpointCatalog):
             _refuse_out_of_order(manifest, before)
             entry = self._write_manifest(manifest)
             with self._counting:
+                if gone := self._shared.deleted_among(manifest.handles()):
+                    raise StorageError(f"it refers to pieces that were deleted meanwhile: {', '.join(gone)}")
                 event = _history_entry(manifest, entry.folder, self._shared.new_bytes(manifest))
                 # Before the swap: from then on no other thread may delete what this manifest refers to.
                 self._shared.retain(entry.folder, manifest.shared_paths())
@@ -141,14 +143,15 @@ class CheckpointStore(CheckpointCatalog):
         folder = layout.savepoint_folder(name)
         with self._completing:
             self._ownership.verify()
-            own = make_self_contained(self.blobs, self.where, manifest, name)
             path = self.where.absolute(layout.manifest_path(folder))
+            taken = StorageError(f"there is a savepoint {name!r} already ({self._uri(folder)}): choose another name")
+            if path in (each for each, _ in self.blobs.list(self.where.absolute(folder))):
+                raise taken  # before anything is copied: its pieces may have the same names
+            own = make_self_contained(self.blobs, self.where, manifest, name, self._options)
             try:
                 self.blobs.write(path, [own.encode()], exclusive=True)
             except FileExistsError as error:
-                raise StorageError(
-                    f"there is a savepoint {name!r} already ({self._uri(folder)}): choose another name"
-                ) from error
+                raise taken from error
             self._update(lambda current: current, _history_entry(own, folder, own.size()))
         return self._uri(folder)
 

@@ -23,6 +23,7 @@ folder is fsynced. What a crash leaves behind ends in `.partial` and is swept wi
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import uuid
@@ -39,6 +40,8 @@ _COPY_CHUNK = 4 << 20
 _MOST_AT_ONCE = 32 << 20
 _MOST_BUFFERS_AT_ONCE = 1024
 """IOV_MAX, on Linux."""
+_UNANSWERED = {errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EINTR}
+"""What a file server that was asked and did not answer leads to: it may have done what it was asked."""
 
 
 class LocalBlobs:
@@ -86,8 +89,14 @@ class LocalBlobs:
             _link_new(partial, _version_file(folder, mine))
         except FileExistsError as error:
             raise SwapConflict(path) from error
+        except OSError as error:
+            if error.errno in _UNANSWERED:
+                raise OutcomeUnknown(f"{path}: version {mine} may have been linked, but {error}") from error
+            raise
         finally:
-            partial.unlink(missing_ok=True)
+            # Whether it can be deleted says nothing about the swap: what is left of it goes with old versions.
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
         try:
             for each in (folder, *reversed(changed)):
                 fsync_folder(each)

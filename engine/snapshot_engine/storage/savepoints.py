@@ -16,7 +16,9 @@ from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.open_store import open_store
 
 
-def make_self_contained(blobs: BlobStore, where: Layout, manifest: Manifest, name: str) -> Manifest:
+def make_self_contained(
+    blobs: BlobStore, where: Layout, manifest: Manifest, name: str, options: Mapping[str, Any] | None = None
+) -> Manifest:
     """The savepoint's manifest: every piece lies in its folder, and every path is relative to it.
 
     No piece of a savepoint is shared: whoever restores from it must not refer to pieces that the user may
@@ -32,16 +34,21 @@ def make_self_contained(blobs: BlobStore, where: Layout, manifest: Manifest, nam
         if layout.parse_savepoint_folder(path) != folder:
             path = copies.get(handle.path) or layout.savepoint_copy_path(folder, len(copies), handle.path)
             if handle.path not in copies:
-                _copy(blobs, where, handle, path)
+                _copy(blobs, where, handle, path, options)
                 copies[handle.path] = path
         return replace(handle, path=path.removeprefix(f"{folder}/"), shared=False)
 
     return replace(manifest.with_handles(own), savepoint=name)
 
 
-def _copy(blobs: BlobStore, where: Layout, handle: PieceHandle, target: str) -> None:
+def _copy(blobs: BlobStore, where: Layout, handle: PieceHandle, target: str, options: Mapping[str, Any] | None) -> None:
+    """A subtask that had finished before the job was restored from elsewhere has its pieces there still."""
     try:
-        blobs.copy(where.absolute(handle.path), where.absolute(target))
+        if "://" not in handle.path:
+            blobs.copy(where.absolute(handle.path), where.absolute(target))
+            return
+        place, _, file = handle.path.rpartition("/")
+        blobs.write(where.absolute(target), [open_store(place, options).read(file)])
     except FileNotFoundError as error:
         raise CorruptCheckpoint(handle.path, f"{handle.size} bytes", "no such file") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -197,6 +198,18 @@ def test_a_shared_piece_that_a_pending_checkpoint_has_acknowledged_stays(job: An
     _verify(store)
 
 
+def test_a_checkpoint_whose_pieces_were_deleted_before_it_completed_does_not(job: Any, blobs: BlobStore) -> None:
+    """It was triggered, and acknowledged, between the decision to clean up and the cleaning."""
+    store = job.acquired(blobs)
+    (base,) = job.checkpoint(store, shared=True).handles()
+    (replaced,) = store.complete(job.manifest(store, store.next_checkpoint_id()), 1)
+    number = store.next_checkpoint_id()
+    store.delete_checkpoint(replaced, pending=(), references=())
+    with pytest.raises(StorageError, match="deleted meanwhile"):
+        store.complete(job.manifest(store, number, base), 1)
+    _verify(store)
+
+
 def test_a_checkpoint_that_did_not_complete_can_be_discarded_with_its_shared_pieces(
     job: Any, blobs: BlobStore, paths: Paths
 ) -> None:
@@ -352,7 +365,32 @@ def test_a_savepoints_name_is_taken_once(job: Any, blobs: BlobStore) -> None:
         store.complete_savepoint(job.manifest(store, store.next_checkpoint_id()), "one")
 
 
-@pytest.mark.parametrize("step", range(4))
+def test_a_savepoint_whose_name_is_asked_for_again_stays_as_it_is(job: Any, blobs: BlobStore) -> None:
+    """Pieces of two checkpoints of one attempt have the same names in their folders."""
+    store = job.acquired(blobs)
+    for number in (store.next_checkpoint_id(), store.next_checkpoint_id()):
+        piece = job.writer(store, number).write_table("own", pa.table({"n": [number]}))
+        with contextlib.suppress(StorageError):
+            store.complete_savepoint(job.manifest(store, number, piece), "one")
+    (kept,) = store.load("savepoints/one").handles()
+    assert PieceReader(blobs, store.where).read_table(kept)["n"].to_pylist() == [1]
+
+
+def test_a_savepoint_takes_along_what_a_finished_subtask_has_elsewhere(
+    job: Any, blobs: BlobStore, tmp_path: Path
+) -> None:
+    first = job.acquired(LocalBlobs(tmp_path))
+    (piece,) = job.checkpoint(first).handles()
+    first.complete_savepoint(job.manifest(first, first.next_checkpoint_id(), piece), "one")
+    store = job.acquired(blobs)
+    (elsewhere,) = store.load(str(tmp_path / "ns/job/savepoints/one")).handles()
+    store.complete_savepoint(job.manifest(store, store.next_checkpoint_id(), elsewhere), "two")
+    (own,) = store.load("savepoints/two").handles()
+    assert "://" not in own.path
+    assert PieceReader(blobs, store.where).read_table(own).num_rows == 100
+
+
+@pytest.mark.parametrize("step", range(5))
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_crash_while_a_savepoint_is_made_leaves_a_whole_one_or_none(
     job: Any, blobs: BlobStore, paths: Paths, step: int, after: bool
@@ -406,7 +444,7 @@ def test_asking_for_what_is_not_there_says_what_is(job: Any, blobs: BlobStore, t
     for wanted in (7, "7"):
         with pytest.raises(NoSuchCheckpoint, match="no checkpoint 7; retained: 1, 2"):
             store.load(wanted)
-    with pytest.raises(NoSuchCheckpoint, match=r"there is no savepoint .*/savepoints/x; there: none"):
+    with pytest.raises(NoSuchCheckpoint, match=r"there is no savepoint .*/savepoints/x; savepoints there: none"):
         store.load("savepoints/x")
     with pytest.raises(NoSuchCheckpoint, match=r"no manifest\.json in file://.*/nowhere"):
         store.load(str(tmp_path / "nowhere"))

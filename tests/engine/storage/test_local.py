@@ -182,6 +182,34 @@ def test_a_link_whose_answer_was_lost_counts(blobs: LocalBlobs, monkeypatch: pyt
     assert blobs.read_versioned(CURRENT) == (b"one", version)
 
 
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_link_that_was_not_answered_is_of_unknown_outcome(
+    blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    link = os.link
+
+    def unanswered(source: Any, target: Any) -> None:
+        if linked:
+            link(source, target)
+        raise OSError(errno.EIO, "the file server does not answer")
+
+    monkeypatch.setattr(local.os, "link", unanswered)
+    with pytest.raises(OutcomeUnknown):
+        blobs.swap(CURRENT, b"one", None)
+    assert (blobs.read_versioned(CURRENT) is not None) == linked
+
+
+def test_a_swap_counts_although_its_private_file_cannot_be_deleted(
+    blobs: LocalBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    version = blobs.swap(CURRENT, b"one", None)
+    assert blobs.read_versioned(CURRENT) == (b"one", version)
+
+
 def test_what_a_crash_left_in_the_versions_folder_is_no_version(blobs: LocalBlobs) -> None:
     version = blobs.swap(CURRENT, b"one", None)
     (blobs.root / "job/current/.0123.partial").write_bytes(b"half")
