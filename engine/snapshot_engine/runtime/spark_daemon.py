@@ -25,6 +25,7 @@ def preload() -> None:
     with contextlib.suppress(ImportError):
         import pandas  # noqa: F401 (Arrow imports it at its first conversion, which would be in a slot's first batch)
 
+    import snapshot_engine.api
     import snapshot_engine.kernels as kernels
     import snapshot_engine.runtime.slot  # noqa: F401 (imported for the workers that are forked from here)
 
