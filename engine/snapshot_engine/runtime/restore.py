@@ -55,9 +55,20 @@ class Restore:
             "rescaled": rescaled,
             "finished": bool(snapshots) and all(snapshot.finished for snapshot in snapshots),
             "operators": {node.uid: self._states(node.uid, subtask.index) for node in vertex.operators},
-            "channels": [snapshot.channels for snapshot in snapshots],
+            "channels": [snapshot.channels for snapshot in self._heard_by(subtask, snapshots, rescaled)],
             "exchanges": self._exchanges.for_subtask(subtask, results) | {"checkpoint": self.manifest.checkpoint},
         }
+
+    def _heard_by(self, subtask: SubtaskId, snapshots: list[SubtaskSnapshot], rescaled: bool) -> list[SubtaskSnapshot]:
+        """Whose channels a subtask's event time goes on from: its own, first, and those of all if producers changed."""
+        assert self.manifest is not None
+        producers = {edge.producer for edge in self._graph.inputs_of(subtask.vertex)}
+        stored = {uid: self.manifest.vertices[uid].parallelism for uid in producers & self.manifest.vertices.keys()}
+        changed = any(self._graph.vertices[uid].parallelism != count for uid, count in stored.items())
+        if rescaled or not snapshots or not changed:
+            return snapshots
+        others = self.manifest.vertices[subtask.vertex].subtasks
+        return snapshots + [others[index] for index in sorted(others) if index != subtask.index]
 
     def finished(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
         """The final state of a subtask that had finished at the checkpoint and need not run again."""

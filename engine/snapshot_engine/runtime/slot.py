@@ -11,11 +11,13 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, dial
 from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.sockets import SocketInbound
+from snapshot_engine.graph.job_graph import JobEdge
 from snapshot_engine.protocol.alignment import DeclineCheckpoint
 from snapshot_engine.protocol.elements import Barrier, ChannelId, SubtaskId
 from snapshot_engine.runtime import channel_times
@@ -268,7 +270,7 @@ class Slot:
             if self._copies is not None and result.job.checkpoint is not None:
                 paths = {piece.path for state in result.states for piece in state.pieces}
                 self._named.setdefault(result.job.checkpoint, set()).update(paths)
-            self._control.send(_answer(result))
+            self._control.send(_answer(result, self._task.graph.edges))
 
     def _keep_copies_from(self, checkpoint: int) -> None:
         if self._copies is not None:
@@ -324,7 +326,7 @@ class Slot:
         # The eventfd stays open for the writer's thread, which may still be writing; it goes with the process.
 
 
-def _answer(result: SnapshotResult) -> m.Message:
+def _answer(result: SnapshotResult, edges: Mapping[int, JobEdge]) -> m.Message:
     job = result.job
     key = subtask_key(job.subtask)
     timings = {
@@ -336,7 +338,7 @@ def _answer(result: SnapshotResult) -> m.Message:
     }
     state = {
         "operators": [state.to_json() for state in result.states],
-        "channels": channel_times.to_json(job.channels),
+        "channels": channel_times.to_json(job.channels, edges),
     }
     if job.finished and result.error is None:
         return m.SubtaskFinished(key, state, job.snapshotted)

@@ -125,7 +125,8 @@ class SlotSubtasks:
         router = Router(self._edge_outputs(id, restored["exchanges"]))
         chain = Chain(vertex.operators, router)
         channels, feedback = self._channels_to(id)
-        times = channel_times.restore(restored["channels"], channels, restored["rescaled"])
+        edges = self._graph.graph.inputs_of(id.vertex)
+        times = channel_times.restore(restored["channels"], channels, restored["rescaled"], edges)
         parts = (
             id,
             chain,
