@@ -287,3 +287,34 @@ def test_a_body_that_never_lets_go_can_be_stopped_and_goes_on(tmp_path: Path) ->
     assert result.outcome is Outcome.FINISHED
     last = Counter(row["id"] for row in sink.read_committed() if row["left"] + row["turns"] == row["id"] % 7)
     assert set(last) == set(range(500))
+
+
+def test_a_loop_inside_a_loop_stays_exact_when_slots_are_killed(tmp_path: Path) -> None:
+    sink, choose, kills = CollectSink(tmp_path / "out"), random.Random(6), []
+
+    def inner(rows):
+        return one_turn(rows.where(col("left") % 3 != 0)), rows.where(col("left") % 3 == 0)
+
+    def outer(rows):
+        inside = rows.key_by("id").iterate(inner, uid="inner")
+        again = inside.where(col("left") > 0).with_columns(left=col("left") - 3, turns=col("turns") + 3)
+        return again.rebalance(), inside.where(col("left") == 0)
+
+    async def kill_some(job: RunningJob) -> None:
+        while len(kills) < 4:
+            completed = job.board.status.checkpoint.completed
+            while job.board.status.checkpoint.completed <= completed:
+                await asyncio.sleep(0.02)
+            if kill_a_slot(job, choose):
+                kills.append(1)
+
+    result = run_pipeline(
+        unkeyed(sink, 10_000, 4_000, body=outer),
+        storage=tmp_path / "ck",
+        parallelism=2,
+        interval=0.05,
+        meanwhile=kill_some,
+    )
+    assert result.outcome is Outcome.FINISHED
+    assert len(kills) == 4
+    assert turns_in(sink) == expected(10_000)
