@@ -52,6 +52,7 @@ class CheckpointStore(CheckpointCatalog):
         super().__init__(blobs, namespace, job, options=options, ownership=ownership)
         self._clock = clock
         self._completing = threading.RLock()
+        self._saving = threading.Lock()
         self._counting = threading.Lock()
         self._next_id = 0
         self._shared = SharedPieces()
@@ -243,6 +244,10 @@ class CheckpointStore(CheckpointCatalog):
 
     def _update(self, change: Callable[[Current], Current], event: Mapping[str, Any] | None = None) -> Current:
         """Swap in the change, with new ids and what the history has gained."""
+        with self._saving:  # what one thread saves, another must not save again
+            return self._save(change, event)
+
+    def _save(self, change: Callable[[Current], Current], event: Mapping[str, Any] | None) -> Current:
         unsaved, restarts = [*self._unsaved_history], [*self._unsaved_restarts]
 
         def full(current: Current) -> Current:

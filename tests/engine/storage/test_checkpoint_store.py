@@ -492,6 +492,26 @@ def test_the_history_tells_of_completed_and_aborted_ones_over_drivers(job: Any, 
     assert entries[0]["completedAt"] - entries[0]["triggeredAt"] == 1
 
 
+def test_what_two_threads_save_at_once_is_saved_once(job: Any, blobs: MemoryBlobs) -> None:
+    """Ids are reserved while a checkpoint completes."""
+    store = job.acquired(blobs)
+    reserving = threading.Thread(target=store.reserve_ids)
+    swap = blobs.swap
+
+    def slow(path: str, data: bytes, expected: str | None) -> str:
+        blobs.swap = swap  # type: ignore[method-assign]
+        store.note_aborted({"id": 7, "outcome": "Aborted"})
+        reserving.start()
+        reserving.join(0.2)
+        return swap(path, data, expected)
+
+    store.note_aborted({"id": 6, "outcome": "Aborted"})
+    blobs.swap = slow  # type: ignore[method-assign]
+    store.reserve_ids()
+    reserving.join()
+    assert [entry["id"] for entry in job.acquired(blobs).history()] == [6, 7]
+
+
 def test_a_store_that_was_not_acquired_only_looks(job: Any, blobs: BlobStore) -> None:
     job.checkpoint(job.acquired(blobs))
     looking = job.store(blobs)
