@@ -51,7 +51,7 @@ def test_fifty_kills_of_slots(tmp_path: Path, spark) -> None:
             if kill_a_slot(job, choose):
                 kills.append(1)
 
-    count = 40_000 * KEYS
+    count = 24_000 * KEYS
     result = run_pipeline(
         pipeline,
         storage=tmp_path / "ck",
