@@ -63,11 +63,13 @@ class KafkaSink(StagedFileSink):
         return _EncodingWriter(super().open(context), self.key)
 
     def commit(self, committables: Sequence[Committable]) -> None:
-        """One transaction for all of them; on any error nothing is visible, and the next call begins anew."""
-        if not committables:
-            return
-        staged = [StagedRecords(self.folder, committable) for committable in committables]
-        transactions = self._transactions_of(staged[0].sink)
+        """One transaction for all that were staged in one folder; after an error the next call begins anew."""
+        for place in {self.place_of(committable): None for committable in committables}:
+            self._send(place, [each for each in committables if self.place_of(each) == place])
+
+    def _send(self, place: Path, committables: Sequence[Committable]) -> None:
+        staged = [StagedRecords(place, committable) for committable in committables]
+        transactions = self._transactions_of(staged[0].sink, place)
         missing = transactions.not_yet_sent({each.writer for each in staged})
         unsent = [each for each in staged if each.number >= missing[each.writer]]
         if unsent:
@@ -78,13 +80,11 @@ class KafkaSink(StagedFileSink):
         for each in staged:
             each.file.unlink(missing_ok=True)
 
-    def _transactions_of(self, sink: str) -> Transactions:
-        if sink not in self._transactions:
-            place = uuid.uuid5(uuid.NAMESPACE_URL, self.folder.as_uri()).hex[:8]
-            self._transactions[sink] = Transactions(
-                self.servers, self.topic, f"streamingjob.{sink}.{place}", self.options
-            )
-        return self._transactions[sink]
+    def _transactions_of(self, sink: str, place: Path) -> Transactions:
+        name = f"streamingjob.{sink}.{uuid.uuid5(uuid.NAMESPACE_URL, place.as_uri()).hex[:8]}"
+        if name not in self._transactions:
+            self._transactions[name] = Transactions(self.servers, self.topic, name, self.options)
+        return self._transactions[name]
 
 
 class KafkaDirectSink(DirectSink):

@@ -7,6 +7,9 @@ A rename is atomic and can be repeated by anyone: whoever finds the file gone fr
 been committed. (If it is gone from its target as well, a reader has taken it away since: the staging folder is still
 there. If the staging folder is gone too, somebody has deleted prepared data, which is an error.)
 
+A committable names its folder too: a job that was restored to write elsewhere commits what was prepared where it was
+prepared, unless its staging folder has been moved along.
+
 Every name has a random token besides writer, generation and attempt: a job that is started again from nothing, with the
 same name and into the same folder, neither overwrites nor mistakes for its own what an earlier one has written.
 """
@@ -73,12 +76,18 @@ class StagedFileSink:
 
     def commit(self, committables: Sequence[Committable]) -> None:
         for committable in committables:
-            _publish(self.folder / committable["staged"], self.folder / committable["target"])
-        if committables:
-            fsync_folder(self.folder)
+            place = self.place_of(committable)
+            _publish(place / committable["staged"], place / committable["target"])
+        for place in {self.place_of(committable) for committable in committables}:
+            fsync_folder(place)
+
+    def place_of(self, committable: Committable) -> Path:
+        """The folder in which it is committed."""
+        is_here = (self.folder / committable["staged"]).parent.is_dir()
+        return self.folder if is_here else Path(committable.get("folder", self.folder))
 
     def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
-        kept = {self.folder / committable["staged"] for committable in keep}
+        kept = {self.place_of(committable) / committable["staged"] for committable in keep}
         for folder in _writer_folders(self.folder / STAGING / component(job), component(vertex), before_generation):
             _remove_leftovers(folder, kept)
 
@@ -113,7 +122,8 @@ class StagedFileWriter:
         fsync_file(self._file)
         fsync_folder(self._staging)
         staged, self._open, self._file = self._file, None, None
-        return [{"staged": staged.relative_to(self._folder).as_posix(), "target": staged.name}]
+        inside = staged.relative_to(self._folder).as_posix()
+        return [{"folder": str(self._folder), "staged": inside, "target": staged.name}]
 
     def close(self) -> None:
         if self._open is None or self._file is None:

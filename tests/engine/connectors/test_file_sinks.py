@@ -144,6 +144,28 @@ def test_prepared_rows_that_are_gone_are_an_error(sink: StagedFileSink, context:
         sink.commit(prepared)
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_sink_that_writes_elsewhere_now_commits_where_rows_were_prepared(
+    sink: StagedFileSink, context: Context, batch: Batch, tmp_path: Path, committed: bool
+) -> None:
+    prepared = _prepare(sink, context(), batch(1))
+    if committed:
+        sink.commit(prepared)
+    elsewhere = type(sink)(tmp_path / "elsewhere")  # type: ignore[call-arg]
+    elsewhere.commit(prepared)
+    assert (_read(sink), _read(elsewhere)) == ([1], [])
+
+
+def test_a_staging_folder_that_was_moved_is_committed_where_it_is_now(
+    sink: StagedFileSink, context: Context, batch: Batch, tmp_path: Path
+) -> None:
+    prepared = _prepare(sink, context(), batch(1))
+    sink.folder.rename(tmp_path / "moved")
+    moved = type(sink)(tmp_path / "moved")  # type: ignore[call-arg]
+    moved.commit(prepared)
+    assert _read(moved) == [1]
+
+
 def test_the_sweep_removes_what_older_drivers_left_open_or_prepared(
     sink: StagedFileSink, context: Context, batch: Batch
 ) -> None:
