@@ -77,7 +77,7 @@ def test_a_commit_cut_short_leaves_nothing_and_is_made_whole(out, monkeypatch) -
     topic, sink = out
     committables = prepared(sink, 1, 2)
     interrupted = pickle.loads(pickle.dumps(sink))
-    transactions = interrupted._transactions_of("job.out")
+    transactions = interrupted._transactions_of("job.out", sink.folder)
     transactions.not_yet_sent(set())
     monkeypatch.setattr(transactions, "_group", lambda writer: (_ for _ in ()).throw(RuntimeError("cut short")))
     with pytest.raises(RuntimeError, match="cut short"):
@@ -90,7 +90,7 @@ def test_what_two_committers_do_at_the_same_time_is_done_once(out) -> None:
     topic, sink = out
     committables = prepared(sink, 1)
     stopped = pickle.loads(pickle.dumps(sink))
-    transactions = stopped._transactions_of("job.out")
+    transactions = stopped._transactions_of("job.out", sink.folder)
     (name,) = {Path(each["staged"]).parts[-2] for each in committables}
     assert transactions.not_yet_sent({name}) == {name: 0}
     sink.commit(committables)
