@@ -1,8 +1,15 @@
 """Programs that hang, fail or are not there: said in words, with what was run."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from localcluster.commands import run
 from localcluster.errors import ClusterError
+from localcluster.processes import Process
+from localcluster.settings import REPOSITORY
 from localcluster.testing.evidence import keep_evidence
 from localcluster.testing.kubectl import Kubectl
 from localcluster.testing.namespace import Namespace
@@ -50,3 +57,26 @@ def test_evidence_that_cannot_be_had_never_raises(hanging_kubectl, tmp_path):
 def test_a_folder_that_cannot_be_written_is_no_error_either(hanging_kubectl, tmp_path):
     (tmp_path / "file").touch()
     assert "not all evidence" in keep_evidence(Namespace(hanging_kubectl, "gone"), tmp_path / "file" / "evidence")
+
+
+@pytest.mark.parametrize("call", ["run(['sleep', '600'])", "run_logged(['sleep', '600'], Path('log'))"])
+def test_a_command_ends_with_its_caller_that_is_killed(call, tmp_path):
+    script = f"from pathlib import Path; from localcluster.commands import *; {call}"
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "hack" / "cluster")}
+    caller = subprocess.Popen([sys.executable, "-c", script], env=env, cwd=tmp_path)
+    try:
+        command = wait_for("its command", lambda: child_that_sleeps(caller.pid), seconds=20)
+    finally:
+        caller.kill()
+        caller.wait()
+    try:
+        assert command.wait_until_gone(10)
+    finally:
+        command.kill()
+
+
+def child_that_sleeps(pid):
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if Path(f"/proc/{child}/comm").read_text().strip() == "sleep":
+            return Process.of(int(child))
+    return None

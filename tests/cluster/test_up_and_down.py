@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from localcluster import cgroups, debian_packages, volumes
 from localcluster.cluster import give_to_caller
+from localcluster.host_network import link_exists
 from localcluster.testing.chosen_cluster import local_cluster
 from localcluster.waiting import wait_for
 
@@ -155,6 +156,18 @@ def test_an_interrupted_up_is_made_good_by_the_next(separate_cluster, command_en
     assert separate_cluster.node_condition(separate_cluster.node(1)) == "True"
     separate_cluster.down()
     assert traces_on_host(settings) == before
+
+
+def test_down_leaves_a_bridge_that_its_own_up_cannot_have_made(separate_cluster):
+    """Its folder is there and empty: `up` was killed before anything else, or `down` after everything else."""
+    separate_cluster.settings.paths.running.mkdir()
+    separate_cluster.host_network.create_bridge()  # another cluster's of the same name
+    try:
+        separate_cluster.down()
+        assert link_exists(separate_cluster.settings.names.bridge)
+        assert not separate_cluster.has_traces()
+    finally:
+        separate_cluster.host_network.delete_bridge()
 
 
 def test_up_brings_a_lost_node_back_and_keeps_what_the_cluster_knows(separate_cluster):

@@ -146,6 +146,7 @@ REMEDIES = {
 
 def main() -> int:
     arguments = parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = Settings.from_environment()
         proxies.reach_directly(settings.network)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from localcluster.errors import ClusterError
+from localcluster.whole_files import write_whole
 
 ROOT = Path("/sys/fs/cgroup")
 
@@ -37,7 +38,8 @@ def note_delegation(record: Path) -> None:
     """Only what is not handed down already, so that the host gets back what it had."""
     offered, given = ROOT / "cgroup.controllers", ROOT / "cgroup.subtree_control"
     if not record.exists() and offered.exists() and given.exists():
-        record.write_text(" ".join(sorted(set(offered.read_text().split()) - set(given.read_text().split()))))
+        withheld = set(offered.read_text().split()) - set(given.read_text().split())
+        write_whole(record, " ".join(sorted(withheld)).encode())
 
 
 def take_back(record: Path) -> None:

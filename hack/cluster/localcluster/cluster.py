@@ -200,6 +200,12 @@ class LocalCluster:
             return
         preflight.require_root()
         self.say("taking the cluster down")
+        if self.may_have_started():
+            self.undo()
+        self.settings.paths.settings_of_run.unlink(missing_ok=True)  # by now nothing has that name any more
+        remove_folder(self.settings.paths.running)  # last: without it nobody knows that there was something
+
+    def undo(self) -> None:
         for node in self.nodes_ever_started():
             node.stop()
         self.plane.stop()
@@ -207,10 +213,14 @@ class LocalCluster:
         cgroups.remove(self.settings.names.cgroup)
         cgroups.take_back(self.settings.paths.delegated_controllers)
         self.settings.paths.kubeconfig.unlink(missing_ok=True)
-        remove_folder(self.settings.paths.running)  # last: without it nobody knows that there was something
 
     def has_traces(self) -> bool:
         return self.settings.paths.running.exists()
+
+    def may_have_started(self) -> bool:
+        """Not if `up` was killed before it, or `down` after all else: a bridge of that name is another cluster's."""
+        paths = self.settings.paths
+        return paths.settings_of_run.exists() or any(paths.running.glob("*.pid.json"))
 
     def nodes_ever_started(self) -> list[Node]:
         folders = self.settings.paths.nodes.glob("node-*")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -10,6 +13,15 @@ from typing import IO
 from localcluster.errors import ClusterError
 
 Argument = str | Path
+
+PR_SET_PDEATHSIG = 1
+KERNEL = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def die_with_the_caller() -> None:
+    """A build or a kubectl whose caller was killed would go on alone, and `down` would not know of it."""
+    if KERNEL:
+        KERNEL.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run(
@@ -31,6 +43,7 @@ def run(
             capture_output=True,
             text=True,
             timeout=timeout,
+            preexec_fn=die_with_the_caller,
             check=False,
         )
     except subprocess.TimeoutExpired as expired:
@@ -58,6 +71,7 @@ def run_logged(
             cwd=cwd,
             stdout=output,
             stderr=subprocess.STDOUT,
+            preexec_fn=die_with_the_caller,
             check=False,
         )
     if done.returncode:

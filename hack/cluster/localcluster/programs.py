@@ -91,7 +91,8 @@ def go_version(go: str) -> str:
 def build(paths: Paths, go: str) -> None:
     command = ["nice", go, "build", *build_flags(), "-o", f"{paths.programs}/", "./..."]
     paths.programs.mkdir(parents=True, exist_ok=True)
-    run_logged(command, paths.cache / "logs" / "go-build.log", cwd=SOURCES, env=build_environment(paths))
+    env = with_temporary_folder(build_environment(paths), "kubernetes")
+    run_logged(command, paths.cache / "logs" / "go-build.log", cwd=SOURCES, env=env)
     for name in NAMES_OF_KUBERNETES:
         link = paths.programs / name
         link.unlink(missing_ok=True)
@@ -100,8 +101,9 @@ def build(paths: Paths, go: str) -> None:
 
 def install(paths: Paths, module: str, version: str) -> None:
     """A program of another module, by that module's own versions of everything."""
-    env = {**build_environment(paths), "GOBIN": str(paths.programs)}
-    log = paths.cache / "logs" / f"go-install-{module.rpartition('/')[2]}.log"
+    name = module.rpartition("/")[2]
+    env = {**with_temporary_folder(build_environment(paths), name), "GOBIN": str(paths.programs)}
+    log = paths.cache / "logs" / f"go-install-{name}.log"
     run_logged(["nice", require_go(), "install", *build_flags(), f"{module}@{version}"], log, env=env)
 
 
@@ -114,3 +116,12 @@ def build_environment(paths: Paths) -> dict[str, str]:
     go = paths.cache / "go"
     folders = {"GOPATH": go, "GOMODCACHE": go / "modules", "GOCACHE": go / "build"}
     return {**os.environ, "CGO_ENABLED": "0", **{name: str(folder) for name, folder in folders.items()}}
+
+
+def with_temporary_folder(env: dict[str, str], name: str) -> dict[str, str]:
+    """Empty of what a killed build left; and on the disk of the programs, so that go moves them to their place at once.
+    Of one that was copied there in part it would say that it need not be built."""
+    folder = Path(env["GOPATH"]) / f"tmp-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return {**env, "GOTMPDIR": str(folder)}
