@@ -13,10 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from localcluster.node import Node
 from localcluster.testing.chosen_cluster import ChosenCluster
 from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
 from localcluster.testing.namespace import Namespace
-from streaming_job import StreamingJob
+from streaming_job import OWN_NODE, StreamingJob
 
 from streamingjob_operator.kube import PODS, Kube
 
@@ -137,6 +138,13 @@ def not_installed(
     operator = Operator(str(tool("helm")), cluster, namespace, project_image)
     yield operator
     operator.helm("uninstall", operator.release, "--ignore-not-found", "--wait")
+
+
+@pytest.fixture
+def own_node(second_node: Node, cluster: ChosenCluster) -> Node:
+    """A second node for the pods of this test alone, which tolerate it: other tests lose nothing with it."""
+    cluster.kubectl("taint", "node", second_node.name, f"{OWN_NODE}=true:NoSchedule")
+    return second_node
 
 
 @pytest.fixture

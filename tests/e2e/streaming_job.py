@@ -19,6 +19,9 @@ MOUNT = "/var/lib/streamingjob/checkpoints"
 SMALL = {"resources": {"requests": {"cpu": "20m"}}}
 """Test machines are small: pods ask for next to nothing and take what there is."""
 
+OWN_NODE = "streamingjob.dev/one-test-only"
+TOLERATED = [{"key": OWN_NODE, "operator": "Exists"}]
+
 
 class StreamingJob:
     def __init__(self, namespace: Namespace, name: str, claim: str, image: str) -> None:

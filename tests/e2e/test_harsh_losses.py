@@ -6,6 +6,7 @@ import json
 
 import pytest
 from pipelines import REGIONS, check_regions
+from streaming_job import TOLERATED
 from test_executor_loss import a_working_executor, start_three_regions
 
 RATE = 600
@@ -95,7 +96,7 @@ def test_an_evicted_executor_takes_only_its_region_with_it(job):
 
 
 @pytest.mark.parametrize("how", ["cut off", "dead"])
-def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operator, make_job, how):
+def test_a_lost_node_takes_only_the_regions_that_were_there(own_node, operator, make_job, how):
     operator.stay_on("node-1")
     job = make_job("orders")
     spread = {
@@ -105,7 +106,7 @@ def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operato
         "labelSelector": {"matchLabels": {"streamingjob.dev/component": "executor"}},
     }
     small = {"name": "executor", "resources": {"requests": {"cpu": "20m"}}}
-    template = {"spec": {"topologySpreadConstraints": [spread], "containers": [small]}}
+    template = {"spec": {"topologySpreadConstraints": [spread], "tolerations": TOLERATED, "containers": [small]}}
     home = {"nodeSelector": {"kubernetes.io/hostname": "node-1"}, "containers": [{**small, "name": "driver"}]}
     job.apply(
         count=COUNT,
@@ -117,13 +118,13 @@ def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operato
     job.until_ready()
     job.until_checkpoint(3)
     job.until_rows(RATE)
-    there = regions_on(job, second_node.name)
+    there = regions_on(job, own_node.name)
     before = job.attempts()
-    assert there and there < set(before), f"regions {there} of {before} are on {second_node.name}"
+    assert there and there < set(before), f"regions {there} of {before} are on {own_node.name}"
     if how == "dead":
-        second_node.kill()
+        own_node.kill()
     else:
-        second_node.cut_link()
+        own_node.cut_link()
     for region in there:
         job.until(f"region {region} to restart", lambda s, r=region: job.attempts()[r] > before[r], seconds=120)
     print(job.events("ExecutorLost"), job.events("RegionRecovered"))
@@ -131,7 +132,7 @@ def test_a_lost_node_takes_only_the_regions_that_were_there(second_node, operato
     untouched = set(before) - there
     assert {name: job.attempts()[name] for name in untouched} == {name: before[name] for name in untouched}
     if how == "cut off":
-        second_node.mend_link()
+        own_node.mend_link()
     job.until_finished()
     check_regions(job.output, COUNT)
 
