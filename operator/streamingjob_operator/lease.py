@@ -10,9 +10,11 @@ from streamingjob_operator.kube import LEASES, ApiError, Kube
 log = logging.getLogger(__name__)
 
 DURATION_SECONDS = 10
-RENEW_SECONDS = 3.0
-# Well before others may take it: from then on this process must not act any more.
-GIVE_UP_AFTER_SECONDS = 7.0
+RENEW_SECONDS = 2.0
+"""Also how long an answer is waited for."""
+RETRY_SECONDS = 0.5
+GIVE_UP_AFTER_SECONDS = 8.0
+"""Since the last renewal was asked for, and well before others may take it: from then on this process must not act."""
 
 
 class LeaseLostError(RuntimeError):
@@ -34,21 +36,25 @@ class Lease:
         log.info("%s holds the lease %s/%s", self._identity, self._namespace, self._name)
 
     async def keep(self) -> None:
-        """Renews for ever; raises LeaseLostError when it cannot."""
+        """Renews for ever; raises LeaseLostError when it cannot. One slow answer is no loss: it is asked again."""
         loop = asyncio.get_running_loop()
-        renewed = loop.time()
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            try:
-                async with asyncio.timeout(RENEW_SECONDS):
-                    held = await self._try_to_hold()
-            except (ApiError, OSError, TimeoutError) as error:
-                log.warning("the lease could not be renewed: %s", error)
-                held = False
-            if held:
-                renewed = loop.time()
-            elif loop.time() - renewed > GIVE_UP_AFTER_SECONDS - RENEW_SECONDS:
-                raise LeaseLostError(f"the lease {self._namespace}/{self._name} is lost")
+        deadline, pause = loop.time() + GIVE_UP_AFTER_SECONDS, RENEW_SECONDS
+        while loop.time() + pause < deadline:
+            await asyncio.sleep(pause)
+            asked = loop.time()
+            if await self._renew(min(RENEW_SECONDS, deadline - asked)):
+                deadline, pause = asked + GIVE_UP_AFTER_SECONDS, RENEW_SECONDS
+            else:
+                pause = RETRY_SECONDS
+        raise LeaseLostError(f"the lease {self._namespace}/{self._name} is lost")
+
+    async def _renew(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._try_to_hold()
+        except (ApiError, OSError, TimeoutError) as error:
+            log.warning("the lease could not be renewed: %s", error or type(error).__name__)
+            return False
 
     async def release(self) -> None:
         """So that the next one need not wait for it to expire."""

@@ -10,7 +10,8 @@ from streaming_job import TOLERATED
 from test_executor_loss import a_working_executor, start_three_regions
 
 RATE = 600
-COUNT = RATE * 75
+COUNT = RATE * 120
+"""Long enough for a busy machine to start the last executor before the first region has ended."""
 
 # A slot that finds a file of its region's name takes more memory than its pod may have. The kernel kills the largest
 # process: the slot itself, or, where many small ones take the memory, the executor's JVM and so the container.

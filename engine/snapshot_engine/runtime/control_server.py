@@ -36,8 +36,9 @@ class SlotConnection:
 
     def send(self, message: Message) -> None:
         """Queue a message; a slot that is gone is noticed by its closed connection, not here."""
-        with contextlib.suppress(OSError, RuntimeError):
-            self._writer.write(pack(message))
+        if not self._writer.is_closing():
+            with contextlib.suppress(OSError, RuntimeError):
+                self._writer.write(pack(message))
 
     def hang_up(self) -> None:
         """The slot ends itself when it finds the connection closed."""

@@ -77,21 +77,23 @@ class SlotWatch:
     def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
         """Somebody outside saw an executor die: fence it, and restart the regions that had slots there.
 
-        Returns those, also the ones whose restart is under way because their slots' connections broke before.
+        Returns those, also the ones whose restart is under way because their slots' connections broke before. A region
+        that has finished is not among them.
         """
-        hit = [
+        there = [
             (shell, connection)
             for shell in self._regions.values()
             for connection in shell.connections.values()
             if connection.hello.executor == executor and shell.run.accepts(connection.attempt)
         ]
-        for shell, connection in hit:
+        restarting = {shell.run.region for shell, _ in there if shell.run.state in ACTIVE}
+        for shell, connection in there:
             connection.hang_up()
             self._region_failed(shell, connection, reason, message or f"executor {executor} is lost")
         self._launcher.replace_executor(executor)
         recent = self._clock() - LATE_WORD_SECONDS
         before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
-        return sorted({shell.run.region for shell, _ in hit} | before)
+        return sorted(restarting | before)
 
     def is_silent(self, executor: str) -> bool:
         """Whether no slot of the executor has been heard of for two heartbeats."""
