@@ -53,7 +53,7 @@ class Lease:
             async with asyncio.timeout(seconds):
                 return await self._try_to_hold()
         except (ApiError, OSError, TimeoutError) as error:
-            log.warning("the lease could not be renewed: %s", error or type(error).__name__)
+            log.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
             return False
 
     async def release(self) -> None:
