@@ -291,8 +291,7 @@ class JobMaster:
     def _hold_checkpoints(self, region: int, action: StartRegions) -> None:
         """Consumers that go on have seen more than the region will have: no barrier until it has caught up."""
         shell = self.regions[region]
-        shell.full.clear()
-        shell.paused = False
+        self._pauses.region_starts(shell)
         shell.catching_up = self.cuts.leaves_consumers_behind(region, action.attempts)
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
@@ -360,7 +359,7 @@ class JobMaster:
         self._launcher.slot_started(connection.region, connection.attempt, connection.slot, connection.hello.executor)
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
             self._deployment.deploy(shell, self._restore)
-            self._pauses.tell(shell)
+            self._pauses.slots_came(shell)
         return True
 
     def slot_said(self, connection: SlotConnection, message: m.Message) -> None:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import RegionChannel
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
@@ -93,7 +94,8 @@ class FailoverFacts:
     def _fact(self, channel: CutChannel, whole: set[str], alive: set[tuple[int, int]]) -> RegionChannel:
         key = channel_key(channel.id)
         fact = channel.fact
-        available = key not in self._unreadable
+        # A producer does not make again what was sealed before the checkpoint.
+        available = key not in self._unreadable or fact.exchange is Exchange.COMMITTED
         if fact.exchange.replays:
             available = available and key in whole and (channel.producer, channel.id.producer) in alive
         return RegionChannel(fact.producer, fact.consumer, fact.exchange, available, fact.edge)

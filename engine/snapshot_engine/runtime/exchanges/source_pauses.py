@@ -18,10 +18,21 @@ class SourcePauses:
         """The sources of all that feeds a full log pause: its own region's, and those further up."""
         (shell.full.add if full else shell.full.discard)(slot)
         for region in self._cuts.upstream_through_logs(shell.run.region):
-            self.tell(self._regions[region])
+            self._tell(self._regions[region])
 
-    def tell(self, shell: RegionShell) -> None:
-        """Tell the region's slots whether their sources pause, if that has changed or they have just come."""
+    def region_starts(self, shell: RegionShell) -> None:
+        """What its slots kept went with them. New ones say again that they are full, but never that they are not."""
+        shell.full.clear()
+        for region in self._cuts.upstream_through_logs(shell.run.region):
+            self._tell(self._regions[region])
+
+    def slots_came(self, shell: RegionShell) -> None:
+        """All slots of the region are there, and have perhaps not heard what those before them were told."""
+        shell.paused = False
+        self._tell(shell)
+
+    def _tell(self, shell: RegionShell) -> None:
+        """Tell the region's slots whether their sources pause, if that has changed."""
         downstream = self._cuts.downstream_through_logs(shell.run.region)
         paused = any(self._regions[region].full for region in downstream)
         if paused != shell.paused:

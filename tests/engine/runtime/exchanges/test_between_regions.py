@@ -1,0 +1,93 @@
+"""What the JobMaster knows of cut edges: who pauses for a full log, and what failover is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.planning import PlanOptions, plan_graph
+from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
+from snapshot_engine.runtime.exchanges.source_pauses import SourcePauses
+from snapshot_engine.runtime.region_shell import RegionShell
+from snapshot_engine.runtime.slot_task import channel_key
+
+SOURCE, MIDDLE, LAST = 0, 1, 2
+
+
+def cuts_of(exchange: str) -> RegionCuts:
+    """Three regions, one behind the other."""
+    env = Environment(parallelism=1)
+    rows = env.from_collection([{"n": 1}], uid="rows").exchange(exchange).rebalance()
+    rows = rows.filter(lambda row: True).uid("middle").exchange(exchange).rebalance()
+    rows.filter(lambda row: True).uid("last").sink_to(CollectSink("unused"), uid="out")
+    return RegionCuts(ExecutionGraph(plan_graph(env.graph, PlanOptions(parallelism=1))))
+
+
+class Listening:
+    """The connection of a slot: what it was told."""
+
+    def __init__(self) -> None:
+        self.paused: list[bool] = []
+
+    def send(self, message: m.Message) -> None:
+        assert isinstance(message, m.PauseSources)
+        self.paused.append(message.paused)
+
+
+class Regions:
+    def __init__(self) -> None:
+        self.shells = {region: RegionShell(RegionRun(region, [0], 1)) for region in (SOURCE, MIDDLE, LAST)}
+        self.pauses = SourcePauses(cuts_of("durable"), self.shells)
+        for region in self.shells:
+            self.come_up(region)
+
+    def come_up(self, region: int) -> Listening:
+        slot = Listening()
+        self.shells[region].connections = {0: slot}  # type: ignore[dict-item]
+        self.pauses.slots_came(self.shells[region])
+        return slot
+
+    def heard(self, region: int) -> list[bool]:
+        slot = self.shells[region].connections[0]
+        assert isinstance(slot, Listening)
+        return slot.paused
+
+
+def test_sources_pause_for_a_full_log_further_down_and_go_on_when_it_has_room() -> None:
+    it = Regions()
+    it.pauses.log_full(it.shells[MIDDLE], 0, True)
+    assert (it.heard(SOURCE), it.heard(MIDDLE), it.heard(LAST)) == ([True], [True], [])
+    it.pauses.log_full(it.shells[MIDDLE], 0, False)
+    assert (it.heard(SOURCE), it.heard(MIDDLE)) == ([True, False], [True, False])
+
+
+def test_sources_go_on_when_the_region_with_the_full_log_starts_again() -> None:
+    """Its new slots have no full log, and nothing to say: without new rows they never will."""
+    it = Regions()
+    it.pauses.log_full(it.shells[MIDDLE], 0, True)
+    it.pauses.region_starts(it.shells[MIDDLE])
+    assert it.come_up(MIDDLE).paused == []
+    assert it.heard(SOURCE) == [True, False]
+
+
+def test_a_slot_that_comes_after_the_word_hears_it_all_the_same() -> None:
+    it = Regions()
+    it.pauses.region_starts(it.shells[SOURCE])
+    it.pauses.log_full(it.shells[MIDDLE], 0, True)
+    assert it.come_up(SOURCE).paused == [True]
+
+
+@pytest.mark.parametrize(("exchange", "available"), [("committed", True), ("blocking", False)])
+def test_a_producer_restarts_for_an_unreadable_input_only_where_it_would_make_it_again(exchange, available) -> None:
+    cuts = cuts_of(exchange)
+    facts = FailoverFacts(cuts, lambda: (), patience=1.0)
+    facts.unreadable(channel_key(cuts.channels[0].id))
+    found = asyncio.run(facts.gather(checkpoint=3))
+    assert [fact.available for fact in found] == [available, True]
