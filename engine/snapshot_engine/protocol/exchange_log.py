@@ -182,10 +182,14 @@ class ChannelLog:
 
         A channel that ended without it has nothing behind it: its end counted as the barrier.
         """
-        known = self._barriers.get(checkpoint)
-        if known is None and self._ended and checkpoint > max(self._barriers):
+        if self._ended_before(checkpoint):
             return self.next_number
+        known = self._barriers.get(checkpoint)
         return known[0] if known else None
+
+    def _ended_before(self, checkpoint: int) -> bool:
+        """Whoever has taken part in `checkpoint` has read this channel's end, and needs nothing of it."""
+        return self._ended and checkpoint > max(self._barriers)
 
     def barriers_after(self, checkpoint: int) -> frozenset[int]:
         """The checkpoints behind `checkpoint` whose barriers lie here."""
@@ -200,6 +204,8 @@ class ChannelLog:
 
     def is_whole_for(self, checkpoint: int) -> bool:
         """Whether a consumer restored from `checkpoint` can read all it needs."""
+        if self._ended_before(checkpoint):
+            return True
         position = self.position_of(checkpoint)
         return position is not None and self._held_from <= position and not self._discarding
 
@@ -212,12 +218,12 @@ class ChannelLog:
 
     def completed(self, checkpoint: int) -> None:
         """Forget what lies before the barrier of a completed checkpoint (a savepoint does not count)."""
-        position, index = self._barriers.get(checkpoint, (None, -1))
-        if position is None:
+        if self._ended_before(checkpoint):
+            self._forget_before(self._next_index)
             return
-        keep = min([index + 1, *self._kept_indexes()])
-        while self._first_index < keep:
-            self._forget_first()
+        if checkpoint not in self._barriers:
+            return
+        self._forget_before(self._barriers[checkpoint][1] + 1)
         for older in [number for number in self._barriers if number < checkpoint and number not in self._pins]:
             del self._barriers[older]
 
@@ -244,7 +250,8 @@ class ChannelLog:
         """The consumer has read this channel's end, or has finished: nothing is kept for it any more.
 
         Told when a producer that restarted connects to a consumer that did not. Should that consumer ever
-        restart, the log is not whole for it, and the producer restarts again with it.
+        restart from a checkpoint that it had not read the end at, the log is not whole for it, and the producer
+        restarts again with it.
         """
         self._discarding = True
         while self._first_index < self._next_index:
@@ -292,6 +299,11 @@ class ChannelLog:
 
     def _forgettable(self) -> bool:
         return not self.durable and self._first_index < min(self._kept_indexes())
+
+    def _forget_before(self, index: int) -> None:
+        keep = min([index, *self._kept_indexes()])
+        while self._first_index < keep:
+            self._forget_first()
 
     def _forget_what_was_read(self) -> None:
         """Only a memory log over its budget: from here on it may not be whole."""

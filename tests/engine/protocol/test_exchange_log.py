@@ -189,6 +189,35 @@ class TestKeeping:
         assert it.position_of(2) == 2
         assert it.is_whole_for(2)
 
+    def test_a_checkpoint_behind_the_end_cleans_all(self):
+        """No barrier passes any more, but whoever took part has read the end."""
+        it = log(durable=True, budget=20)
+        reader = it.attach(0, [])
+        barrier(it, 1)
+        records(it, 2, size=30)
+        it.append_control(EndOfInput())
+        drain(reader)
+        assert it.full
+        it.completed(1)
+        assert it.size == 30
+        it.completed(2)
+        assert (it.size, it.full, it.under_pressure) == (0, False, False)
+        assert it.is_whole_for(2)
+        assert it.is_whole_for(3)
+        assert not it.is_whole_for(1)
+
+    def test_a_consumer_that_had_read_the_end_may_restart_any_number_of_times(self):
+        """Each time it says that it needs nothing."""
+        it = log(durable=True)
+        drain(it.attach(0, []))
+        records(it, 2)
+        barrier(it, 1)
+        it.append_control(EndOfInput())
+        it.completed(2)
+        it.consumer_finished()
+        assert it.is_whole_for(2)
+        assert not it.is_whole_for(1)
+
     def test_nothing_is_kept_for_a_consumer_that_has_finished(self):
         it = log(durable=True, budget=20, start=5, restored=2)
         records(it, 1)
