@@ -291,8 +291,10 @@ class StatusBoard(JobEvents):
         return next((known for known in self.status.savepoints if known.name == name), None)
 
     def savepoint_requested(self, name: str) -> SavepointStatus:
+        """In place of an earlier one of that name: what became of that is no answer to this request."""
         known = SavepointStatus(name=name, state=SavepointState.PENDING, requested_at=now())
-        self.status.savepoints = [*self.status.savepoints, known][-MAX_REPORTED_SAVEPOINTS:]
+        others = [each for each in self.status.savepoints if each.name != name]
+        self.status.savepoints = [*others, known][-MAX_REPORTED_SAVEPOINTS:]
         self._note(transition=True)
         return known
 

@@ -1,0 +1,34 @@
+"""What the status API tells of savepoints that were asked for."""
+
+from __future__ import annotations
+
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_plan import plan_pipeline
+from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.checkpoints import Abort
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.runtime.vertex_figures import VertexFigures
+from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.pieces import StorageConfig
+from snapshot_engine.wire.status import SavepointState
+
+
+def _straight(env: Environment) -> None:
+    env.from_source(bids(keys=10, count=10, rate=None), uid="source").sink_to(CollectSink("unused"), uid="sink")
+
+
+async def test_a_savepoint_that_failed_and_is_asked_for_again_is_pending_again() -> None:
+    """A stop that a failover cut off is asked for again under the same name."""
+    graph = ExecutionGraph(plan_pipeline(_straight, None, 2, PlanOptions(job="orders", parallelism=2)))
+    settings = JobSettings("orders", "default", "uid", StorageConfig("unused", Layout("default", "orders"), {}))
+    board = StatusBoard(settings, graph, VertexFigures(graph.graph), 1, None)
+    board.savepoint_requested("the-end")
+    board.checkpoint_aborted(Abort(1, "a slot was lost", {}, "the-end", stop=True))
+    board.savepoint_requested("the-end")
+    assert [each.state for each in board.status.savepoints] == [SavepointState.PENDING]
+    known = board.savepoint("the-end")
+    assert known is not None and known.state is SavepointState.PENDING
