@@ -18,7 +18,10 @@ from snapshot_engine.connectors.discard import DiscardSink
 
 
 def pipeline(env: Environment) -> None:
-    env.from_source(bids(), uid="bids").where("price > 10").uid("filter").sink_to(DiscardSink(), uid="out")
+    """Two ways out of the source, so that it is a vertex of its own, whose rows are counted."""
+    rows = env.from_source(bids(), uid="bids")
+    for name, condition in (("dear", "price > 10"), ("cheap", "price <= 10")):
+        rows.where(condition).uid(name).sink_to(DiscardSink(), uid=f"{name}-out")
 
 
 def main() -> None:
