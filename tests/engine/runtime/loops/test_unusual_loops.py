@@ -247,6 +247,28 @@ def test_what_the_end_of_time_sets_going_goes_round_to_its_end(tmp_path: Path) -
     assert turns_in(sink) == Counter((number, number % 7 + 1) for number in range(500))
 
 
+def test_the_end_of_time_comes_to_one_loop_after_the_other(tmp_path: Path) -> None:
+    """What the end of time sets going in the first loop is not late in the second."""
+    sink = CollectSink(tmp_path / "out")
+
+    def first(rows):
+        told = rows.process(LastTurn(), schema=SCHEMA).uid("first-last")
+        return one_turn(told.where(col("left") > 0)), told.where(col("left") == 0)
+
+    def second(rows):
+        told = rows.process(LastTurn(), schema=SCHEMA).uid("second-last")
+        return one_turn(told.where(col("left") > 0)), told.where(col("left") == 0)
+
+    def pipeline(env: Environment) -> None:
+        once = env.from_source(numbers(300), uid="numbers").key_by("id").iterate(first, uid="first")
+        again = once.with_columns(left=col("turns"), turns=col("left")).key_by("id")
+        again.iterate(second, uid="second").sink_to(sink, uid="out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, interval=0.05)
+    assert result.outcome is Outcome.FINISHED
+    assert turns_in(sink) == Counter((number, number % 7 + 2) for number in range(300))
+
+
 def test_a_body_that_raises_fails_the_job_with_its_words(tmp_path: Path) -> None:
     sink = CollectSink(tmp_path / "out")
 
