@@ -30,6 +30,8 @@ pytestmark = pytest.mark.spark
 
 MORE_THAN_THE_TEST_NEEDS = 1_000_000_000
 PATIENCE_SECONDS = 120.0
+NO_RESTART = "streamingjob_region_restarts_total == 0"
+"""An increase is seen only by who has seen what was there before."""
 VALUES = {"$namespace": "test", "$streamingjob": "first-job", "$__rate_interval": "1m"}
 
 
@@ -83,7 +85,9 @@ def test_every_query_of_the_jobs_dashboard_and_of_alerts_about_drivers_has_data(
 
     async def watch(job: RunningJob) -> None:
         prometheus.start({f"127.0.0.1:{job.api.port}": {"namespace": "test"}})
-        while job.board.status.checkpoint.completed < 3:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while job.board.status.checkpoint.completed < 3 or not await asyncio.to_thread(prometheus.query, NO_RESTART):
+            assert time.monotonic() < deadline, "Prometheus has not seen the job before its first restart"
             await asyncio.sleep(0.1)
         kill_a_slot(job, random.Random(1))
         deadline = time.monotonic() + PATIENCE_SECONDS
