@@ -10,7 +10,7 @@ import pyarrow as pa
 
 FIRST_ROWS = 64
 FEWEST_ROWS = 16
-MOST_ROWS = 2048
+MOST_ROWS = 16_384
 MOST_BYTES = 256 << 10
 CAREFUL_ROWS = 256
 """At most, while the body makes more records than it gets: those that come next may be larger than these."""
