@@ -1,7 +1,7 @@
 """Column expressions, evaluated by Polars on whole batches.
 
-Polars is imported inside functions only, never when this module is: it starts threads, and a process that forks
-afterwards (Spark's Python daemon) would leave its children without them.
+Polars is imported inside functions only, never when this module is: many jobs do without it, and it takes a fifth of a
+second. Where slots are forked it is loaded before (`runtime/spark_daemon.py`).
 """
 
 from __future__ import annotations

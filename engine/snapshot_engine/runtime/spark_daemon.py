@@ -1,13 +1,15 @@
 """Spark's Python worker daemon, with everything a slot needs already imported.
 
 Workers are forked from this process, so a slot that has to be started anew after a kill is there in milliseconds
-instead of after a second of imports. Polars is left out: it starts threads when it is imported, which do not survive a
-fork.
+instead of after a second of imports. Nothing is *run* here: the pools of threads that Arrow and Polars work with are
+made at the first call, and a pool that was made before a fork has no threads after it.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from importlib.machinery import PathFinder
 
 # One slot is one core: libraries must not start a pool of threads each.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
@@ -19,23 +21,51 @@ def preload() -> None:
     objects, which are never garbage, took slots a fifth of a second each time, and a sixth of all their time."""
     import contextlib
     import gc
+    import importlib
 
     import pyarrow as pa
 
     with contextlib.suppress(ImportError):
         import pandas  # noqa: F401 (Arrow imports it at its first conversion, which would be in a slot's first batch)
 
-    import snapshot_engine.api
-    import snapshot_engine.kernels as kernels
-    import snapshot_engine.runtime.slot  # noqa: F401 (imported for the workers that are forked from here)
+    import polars  # noqa: F401 (every expression that a job sends along needs it)
 
+    import snapshot_engine.kernels as kernels
+
+    for module in _what_slots_need():
+        importlib.import_module(module)
     pa.set_cpu_count(1)
     kernels.preload()
     gc.collect()
     gc.freeze()
 
 
+def _what_slots_need() -> list[str]:
+    """The API, the slot, and every operator and connector: which of them a job has is known only when it comes. What
+    needs a library that is not installed (`kafka`) imports it when it is used."""
+    import pkgutil
+
+    from snapshot_engine import connectors, operators, state
+
+    parts = [
+        f"{package.__name__}.{found.name}"
+        for package in (state, operators, connectors)
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+    return ["snapshot_engine.api", "snapshot_engine.runtime.slot", *parts]
+
+
+def leave_out_archives() -> None:
+    """Spark puts `pyspark.zip` before the package that is installed. Every worker would read its table of contents
+    anew, once for each package in it, which is a fifth of a second of each restart."""
+    folders = [place for place in sys.path if not place.endswith(".zip")]
+    if all(PathFinder.find_spec(package, folders) for package in ("pyspark", "py4j")):
+        sys.path[:] = folders
+
+
 if __name__ == "__main__":
+    leave_out_archives()
+    import pyspark.worker  # noqa: F401 (the daemon leaves it to each worker)
     from pyspark.daemon import manager
 
     preload()

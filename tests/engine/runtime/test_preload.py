@@ -2,6 +2,12 @@
 
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from snapshot_engine.runtime.spark_daemon import leave_out_archives
 
 _COUNT = """
 import gc
@@ -17,3 +23,64 @@ def test_nothing_that_is_preloaded_is_looked_at_by_the_garbage_collector() -> No
     frozen, watched = map(int, answer.stdout.split())
     assert frozen > 50_000
     assert watched < 5_000
+
+
+_EVALUATE = """
+import os, signal
+from snapshot_engine.runtime.spark_daemon import preload
+preload()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    import polars as pl
+    rows = pl.DataFrame({"key": range(100_000)}).lazy()
+    kept = rows.with_columns(text=pl.col("key").cast(pl.String)).filter(pl.col("text").str.ends_with("7")).collect()
+    os._exit(0 if len(kept.group_by("text").len()) == 10_000 else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_expressions_are_evaluated_in_a_process_that_was_forked_from_it() -> None:
+    answer = subprocess.run([sys.executable, "-c", _EVALUATE], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["0"]
+
+
+_MODULES = """
+import sys
+from snapshot_engine.runtime.spark_daemon import preload
+preload()
+print(*sys.modules)
+"""
+
+
+def test_operators_and_connectors_are_there_and_no_client_of_a_connector() -> None:
+    answer = subprocess.run([sys.executable, "-c", _MODULES], capture_output=True, text=True, check=True)
+    loaded = set(answer.stdout.split())
+    assert {"snapshot_engine.operators.window_aggregate", "snapshot_engine.connectors.generator"} <= loaded
+    assert not {"pyspark", "confluent_kafka"} & loaded
+
+
+def _in_one_archive(folder: Path, *packages: str) -> str:
+    with zipfile.ZipFile(folder / "pyspark.zip", "w") as archive:
+        for package in packages:
+            archive.writestr(f"{package}/__init__.py", "")
+    return str(folder / "pyspark.zip")
+
+
+def test_an_archive_is_left_out_where_its_packages_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("pyspark", "py4j"):
+        (tmp_path / "installed" / package).mkdir(parents=True)
+        (tmp_path / "installed" / package / "__init__.py").touch()
+    installed = str(tmp_path / "installed")
+    monkeypatch.setattr(sys, "path", [_in_one_archive(tmp_path, "pyspark", "py4j"), installed])
+    leave_out_archives()
+    assert sys.path == [installed]
+
+
+def test_an_archive_stays_where_nothing_else_has_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [_in_one_archive(tmp_path, "pyspark", "py4j"), str(tmp_path)]
+    monkeypatch.setattr(sys, "path", list(places))
+    leave_out_archives()
+    assert sys.path == places
