@@ -26,6 +26,7 @@ from typing import Any
 from benchmarks.paths import OUT
 from benchmarks.scenarios.cut_pipeline import Pipeline, TimedSink
 from benchmarks.scenarios.measured_job import launcher, measure
+from snapshot_engine.api import Environment
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
@@ -72,17 +73,18 @@ class Watch(JobEvents):
 
 
 def run_watched(
-    pipeline: Pipeline,
+    pipeline: Callable[[Environment], None],
     on: SlotLauncher,
     meanwhile: Callable[[RunningJob, Watch], Any],
     *,
     interval: float = 0.2,
     strategy: Strategy = Strategy.REGION,
     parallelism: int = 2,
+    watch: Watch | None = None,
 ) -> None:
     graph = plan_pipeline(pipeline, None, parallelism, PlanOptions(job="recovery", parallelism=parallelism))
     folder = tempfile.mkdtemp(prefix="scenario-")
-    watch = Watch()
+    watch = watch or Watch()
     settings = JobSettings(
         name="recovery",
         namespace="benchmarks",
@@ -113,6 +115,13 @@ class Recovered:
     seconds: list[float] = field(default_factory=list)
     untouched: list[float] = field(default_factory=list)
     """The rate of the source, which was not hit, from the kill to the recovery: share of that before."""
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "kill_to_first_output_median_seconds": round(statistics.median(self.seconds), 3),
+            "all_seconds": [round(seconds, 3) for seconds in sorted(self.seconds)],
+            "untouched_rate_share_median": round(statistics.median(self.untouched), 3) if self.untouched else None,
+        }
 
 
 def recovery(on: SlotLauncher, exchange: str, strategy: Strategy, kills: int, rate: float) -> Recovered:
@@ -277,15 +286,7 @@ def _recovery_part(on: SlotLauncher, chosen: argparse.Namespace) -> dict[str, An
         ("committed", Strategy.ALL),
     ):
         found = recovery(on, exchange, strategy, chosen.kills, chosen.rate)
-        rows[f"{exchange}, {strategy.value}"] = {
-            "kill_to_first_output_median_seconds": round(statistics.median(found.seconds), 3),
-            "all_seconds": [round(seconds, 3) for seconds in sorted(found.seconds)],
-            "untouched_rate_share_median": round(statistics.median(found.untouched), 3) if found.untouched else None,
-        }
-    rows["wanted"] = {
-        "kill_to_first_output_median_seconds": "at most 0.6",
-        "untouched_rate_share_median": "at least 0.95",
-    }
+        rows[f"{exchange}, {strategy.value}"] = found.row()
     return rows
 
 

@@ -12,6 +12,9 @@ from benchmarks.outcomes import Outcome
 from benchmarks.plan import EVERY_SECOND, headline
 from benchmarks.regression import ratios_of, regressions
 from benchmarks.report import entry_of, merged, read_entries, render, spread, write_report
+from benchmarks.scenarios.headline import row_of as headline_row
+from benchmarks.scenarios.measured_job import Checkpoint, Figures
+from benchmarks.scenarios.recovery import Recovered
 from benchmarks.settings import Run
 
 CELL = headline(1_000, EVERY_SECOND)
@@ -94,11 +97,16 @@ def test_scenarios_are_part_of_the_report_and_no_cells(tmp_path: Path) -> None:
 def test_goals_say_what_is_reached_and_what_is_not() -> None:
     entries = [entry_of(outcome(name, [cpu])) for name, cpu in (("snapshot-engine", 1.0), ("flink-sql-heap", 8.0))]
     scenarios = {
-        "headline": [{"by_processor_time": 0.97}],
+        "headline": [headline_row(1_000, [0.97], Figures("bids", 0.0, [Checkpoint(*[1.0] * 5, 1, 1)]))],
+        "recovery": [{"case": "recovery, committed, Region", **Recovered([0.4, 0.6, 0.7]).row()}],
+        "flink_recovery": [{"restart_delay": "0 ms", "median_s": 0.3}, {"restart_delay": "default", "median_s": 1.0}],
+        "exception_recovery": [{"median_s": 0.2}],
         "coordinator": [{"shape": "hash", "subtasks": 10_000, "cpu_seconds": 2.0}],
     }
     goals = {goal.name.split(",")[0]: goal for goal in goals_of(entries, scenarios)}
     assert (goals["tumbling"].wanted, goals["tumbling"].measured, goals["tumbling"].reached) == (10, 8, False)
-    assert goals["price of a checkpoint each second"].reached
+    assert goals["price of a checkpoint each second at full load"].reached
+    assert not goals["kill -9 to first new output of the region"].reached
+    assert goals["an exception until all run again"].reached
     assert not goals["driver's CPU time of a checkpoint"].reached
     assert "| at least 10× | 8× | **no** |" in render(entries, {}, scenarios)
