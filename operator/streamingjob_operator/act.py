@@ -166,7 +166,7 @@ class Actor:
     async def _read_log(self, job: Job, pod_name: str) -> str:
         try:
             return await self._kube.pod_log(job.namespace, pod_name, container=CONTAINER_NAME, lines=LOG_LINES)
-        except (ApiError, OSError, TimeoutError) as error:
+        except ApiError as error:
             return f"(the log could not be read: {error})"
 
     async def _drop_stored_specs(self, job: Job, keep: frozenset[str]) -> None:

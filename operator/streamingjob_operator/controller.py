@@ -178,7 +178,7 @@ class Controller:
         self._metrics.reconcile_errors.inc()
         body = self.store.jobs.get(uid)
         name = f"{body['metadata']['namespace']}/{body['metadata']['name']}" if body is not None else uid
-        expected = isinstance(error, ApiError | TimeoutError | OSError)
+        expected = isinstance(error, ApiError)
         log.warning("%s: will be tried again: %s", name, error, exc_info=None if expected else error)
 
     def _forget(self, uid: str) -> None:
@@ -197,7 +197,7 @@ class Controller:
             await asyncio.sleep(RESYNC_SECONDS)
             try:
                 await self.resync()
-            except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except ApiError as error:
                 log.warning("resync: %s", error)
 
     async def resync(self) -> None:

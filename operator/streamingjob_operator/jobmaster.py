@@ -23,6 +23,7 @@ from snapshot_engine.wire.control import (
     StopResponse,
     savepoint_path,
 )
+from streamingjob_operator.no_answer import NO_ANSWER, describe_no_answer
 
 TIMEOUT_SECONDS = 3.0
 
@@ -94,8 +95,8 @@ class JobMaster:
         try:
             async with self._session.request(method, self._url + path, timeout=limit, **options) as response:
                 content = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise JobMasterError(f"{method} {self._url}{path}: {error or type(error).__name__}") from error
+        except NO_ANSWER as error:
+            raise JobMasterError(f"{method} {self._url}{path}: {describe_no_answer(error)}") from error
         if response.status >= 400:
             raise JobMasterError(f"{method} {path}: {response.status} {content[:300].decode(errors='replace')}")
         return content
