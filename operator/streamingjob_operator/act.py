@@ -27,7 +27,6 @@ from streamingjob_operator.kube import (
 from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.manifests.access import build_role, build_role_binding, build_service_account
 from streamingjob_operator.manifests.driver_pod import (
-    CONTAINER_NAME,
     build_cleaner_pod,
     build_driver_pod,
     build_planner_pod,
@@ -165,7 +164,7 @@ class Actor:
 
     async def _read_log(self, job: Job, pod_name: str) -> str:
         try:
-            return await self._kube.pod_log(job.namespace, pod_name, container=CONTAINER_NAME, lines=LOG_LINES)
+            return await self._kube.pod_log(job.namespace, pod_name, container=naming.DRIVER_CONTAINER, lines=LOG_LINES)
         except ApiError as error:
             return f"(the log could not be read: {error})"
 
