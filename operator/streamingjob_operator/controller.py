@@ -98,14 +98,16 @@ class Controller:
         decision = decide(observation)
         if not await self._record(job, decision.status, memory, now):
             return 0.0
-        again = False
-        for action in decision.actions:
-            again = await self._actor.perform(job, decision.status, action, memory) or again
+        done = await self._actor.perform_all(job, decision.status, decision.actions, memory)
         for announcement in decision.announcements:
             await self._announcer.announce(job, announcement)
         self._measure(observation, decision)
         await self._follow(job, decision.status, memory)
-        return 0.0 if again else decision.look_again_in
+        for further in done.failures[1:]:
+            self._note_failure(job.uid, further)
+        if done.failures:
+            raise done.failures[0]  # the queue tries again, with a backoff
+        return 0.0 if done.again else decision.look_again_in
 
     async def _record(self, job: Job, status: StreamingJobStatus, memory: JobMemory, now: datetime) -> bool:
         """False if the job has changed since it was observed: then nothing may be done on what was decided."""

@@ -34,6 +34,10 @@ class JobMasterError(Exception):
     """The driver did not answer, or not as agreed."""
 
 
+class JobMasterSilentError(JobMasterError):
+    """It did not answer at all: whether it has heard is not known, and asking for more takes as long again."""
+
+
 class JobMaster:
     """One driver's control API."""
 
@@ -96,7 +100,7 @@ class JobMaster:
             async with self._session.request(method, self._url + path, timeout=limit, **options) as response:
                 content = await response.read()
         except NO_ANSWER as error:
-            raise JobMasterError(f"{method} {self._url}{path}: {describe_no_answer(error)}") from error
+            raise JobMasterSilentError(f"{method} {self._url}{path}: {describe_no_answer(error)}") from error
         if response.status >= 400:
             raise JobMasterError(f"{method} {path}: {response.status} {content[:300].decode(errors='replace')}")
         return content

@@ -116,13 +116,6 @@ class Kube:
         query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
         return await self._call("POST", kind, path, query=query, body=body)
 
-    async def create_if_absent(self, kind: Kind, body: Body) -> None:
-        try:
-            await self.create(kind, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-
     async def apply(self, kind: Kind, body: Body) -> Body:
         """Server-side apply: makes it, or brings it to what is given; what others added stays."""
         path = kind.path(body["metadata"]["namespace"], body["metadata"]["name"])

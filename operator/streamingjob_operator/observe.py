@@ -40,6 +40,7 @@ class Observer:
             silent_since=memory.silent_since if driver is not None else None,
             dry_runs=dict(memory.dry_runs),
             refused_launch=refused[1] if refused is not None and refused[0] == generation else None,
+            hindrance=memory.hindrance,
             driver_log=self._log_of_driver(job, memory),
             losses_told=memory.recent_losses(now),
             nodes_told=memory.recent_nodes(now),
