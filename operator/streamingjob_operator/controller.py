@@ -22,7 +22,7 @@ from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import Observation, Report
-from streamingjob_operator.observe import Observer
+from streamingjob_operator.observe import Observer, seconds_until_explained
 from streamingjob_operator.pods import view_pod
 from streamingjob_operator.recording import record
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
@@ -107,7 +107,7 @@ class Controller:
             self._note_failure(job.uid, further)
         if done.failures:
             raise done.failures[0]  # the queue tries again, with a backoff
-        return 0.0 if done.again else decision.look_again_in
+        return 0.0 if done.again else _earliest(decision.look_again_in, seconds_until_explained(observation.pods, now))
 
     async def _record(self, job: Job, status: StreamingJobStatus, memory: JobMemory, now: datetime) -> bool:
         """False if the job has changed since it was observed: then nothing may be done on what was decided."""
@@ -221,3 +221,7 @@ class Controller:
                 news = self.store.replace_pods(uid, pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import itertools
 from datetime import UTC, datetime
 
@@ -35,7 +36,7 @@ class MemoryApiServer:
     def put(self, kind, body):
         """As if somebody else had made it."""
         number = next(self._numbers)
-        given = {"uid": f"uid-{number}", "creationTimestamp": "2026-01-01T12:00:00Z", **body["metadata"]}
+        given = {"uid": f"uid-{number}", "creationTimestamp": datetime.now(UTC).isoformat(), **body["metadata"]}
         stored = {**copy.deepcopy(body), "metadata": {**given, "resourceVersion": str(number)}}
         self.objects[kind, given["namespace"], given["name"]] = stored
         return copy.deepcopy(stored)
@@ -54,7 +55,8 @@ class MemoryApiServer:
         self._call("list", kind, {"metadata": {"namespace": namespace}})
         wanted = [part.partition("=") for part in (labels or "").split(",") if part]
         found = [body for (each, where, _), body in self.objects.items() if each == kind and where == namespace]
-        return [copy.deepcopy(body) for body in found if _has_labels(body, wanted)]
+        asked = [part.partition("=") for part in (fields or "").split(",") if part]
+        return [copy.deepcopy(body) for body in found if _has_labels(body, wanted) and _has_fields(body, asked)]
 
     async def create(self, kind, body, *, dry_run=False):
         metadata = body["metadata"]
@@ -91,6 +93,13 @@ class MemoryApiServer:
 def _has_labels(body, wanted):
     labels = body["metadata"].get("labels", {})
     return all(labels.get(key) == value if value else key in labels for key, _, value in wanted)
+
+
+def _has_fields(body, asked):
+    values = {
+        path: functools.reduce(lambda part, key: part.get(key, {}), path.split("."), body) for path, _, _ in asked
+    }
+    return all(values[path] == value for path, _, value in asked)
 
 
 class Shell:
