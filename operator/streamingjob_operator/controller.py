@@ -142,8 +142,7 @@ class Controller:
             self._followers.unfollow(job.uid)
             memory.silent_since = None
             return
-        address = next(pod.ip for pod in self.store.pods_of(job.uid) if pod.name == driver.pod_name)
-        self._followers.follow(job.uid, Followed(driver.generation, address or ""), job_master)
+        self._followers.follow(job.uid, Followed(driver.generation, job_master.address), job_master)
 
     def _take_report(self, uid: str, report: Report) -> None:
         memory = self._memories.get(uid)

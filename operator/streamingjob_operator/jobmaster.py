@@ -43,6 +43,7 @@ class JobMaster:
 
     def __init__(self, session: aiohttp.ClientSession, address: str, token: str) -> None:
         self._session = session
+        self.address = address
         self._url = f"http://{address}:{CONTROL_PORT}"
         self._headers = {"Authorization": f"Bearer {token}"}
 
