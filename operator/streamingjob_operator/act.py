@@ -2,6 +2,8 @@
 
 import logging
 import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import aiohttp
@@ -11,7 +13,7 @@ from streamingjob_operator import actions as a
 from streamingjob_operator import naming
 from streamingjob_operator.announcing import Announcer
 from streamingjob_operator.config import OperatorConfig
-from streamingjob_operator.jobmaster import JobMaster, JobMasterError
+from streamingjob_operator.jobmaster import JobMaster, JobMasterError, JobMasterSilentError
 from streamingjob_operator.kube import (
     CONFIG_MAPS,
     PODS,
@@ -27,13 +29,12 @@ from streamingjob_operator.kube import (
 from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.manifests.access import build_role, build_role_binding, build_service_account
 from streamingjob_operator.manifests.driver_pod import (
-    CONTAINER_NAME,
     build_cleaner_pod,
     build_driver_pod,
     build_planner_pod,
 )
 from streamingjob_operator.manifests.executor_template import build_executor_template
-from streamingjob_operator.manifests.ownership import Owner
+from streamingjob_operator.manifests.ownership import Belonging, Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
 from streamingjob_operator.manifests.stored_spec import (
@@ -45,12 +46,21 @@ from streamingjob_operator.manifests.stored_spec import (
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import LossKey, Refusal
+from streamingjob_operator.owned import OwnedObjects
 from streamingjob_operator.resource import DriverRecord, Job, Reason, StreamingJobStatus
 from streamingjob_operator.store import Store
 
 log = logging.getLogger(__name__)
 
 LOG_LINES = 30
+
+
+@dataclass(frozen=True)
+class Performed:
+    again: bool
+    """What was learnt may change the decision, so that another look is due at once."""
+    failures: tuple[Exception, ...]
+    """Of actions that were not done, or of which nobody knows; they are due again as long as they are decided on."""
 
 
 class Actor:
@@ -65,6 +75,7 @@ class Actor:
         losses: LossTimes,
     ) -> None:
         self._kube = kube
+        self._owned = OwnedObjects(kube)
         self._session = session
         self._config = config
         self._store = store
@@ -72,7 +83,29 @@ class Actor:
         self._metrics = metrics
         self._losses = losses
 
-    async def perform(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> bool:
+    async def perform_all(
+        self, job: Job, status: StreamingJobStatus, actions: Sequence[a.Action], memory: JobMemory
+    ) -> Performed:
+        """Each for itself: what is refused to one of them keeps none of the others from being done."""
+        again, failures, refusals = False, list[Exception](), list[Refusal]()
+        driver_listens = memory.silent_since is None
+        for action in actions:
+            if isinstance(action, a.DriverRequest) and not driver_listens:
+                continue  # it is told when it answers again; waiting for it here would delay other jobs
+            try:
+                again = await self._perform(job, status, action, memory) or again
+            except JobMasterError as error:
+                driver_listens = not isinstance(error, JobMasterSilentError)
+                log.info("%s: %s: %s", job.key, type(action).__name__, error)
+            except Exception as error:  # told by whoever asked for all of it
+                failures.append(error)
+                if isinstance(error, ApiError) and error.is_refusal:
+                    refusals.append(Refusal(type(action).__name__, error.message))
+        is_over = memory.hindrance is not None and not refusals
+        memory.hindrance = refusals[0] if refusals else None
+        return Performed(again or is_over, tuple(failures))
+
+    async def _perform(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> bool:
         """True if what was learnt may change the decision, so that another look is due at once."""
         match action:
             case a.StoreSpec(spec_hash):
@@ -84,10 +117,10 @@ class Actor:
                 return await self._launch_driver(job, driver, memory)
             case a.LaunchPlanner(spec_hash):
                 stored = await self._read_spec(job, spec_hash)
-                await self._kube.create_if_absent(PODS, build_planner_pod(_owner(job), stored))
+                await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored))
             case a.LaunchCleaner(spec_hash):
                 stored = await self._read_spec(job, spec_hash)
-                await self._kube.create_if_absent(PODS, build_cleaner_pod(_owner(job), stored))
+                await self._owned.ensure(PODS, _owner(job), build_cleaner_pod(_owner(job), stored))
             case a.DeletePod(name, uid, force):
                 await self._kube.delete(PODS, job.namespace, name, uid=uid, grace=0 if force else None)
             case a.FetchDriverLog(pod_name):
@@ -107,11 +140,11 @@ class Actor:
     async def _store_spec(self, job: Job, spec_hash: str) -> None:
         assert job.spec is not None, "only a spec that can be read is stored"
         stored = resolve_spec(job.spec, spec_hash, self._config.image)
-        await self._kube.create_if_absent(CONFIG_MAPS, build_stored_spec(_owner(job), stored))
+        await self._owned.ensure(CONFIG_MAPS, _owner(job), build_stored_spec(_owner(job), stored))
 
     async def _read_spec(self, job: Job, spec_hash: str) -> StoredSpec:
         name = naming.stored_spec_name(job.name, spec_hash)
-        config_map = await self._kube.get(CONFIG_MAPS, job.namespace, name)
+        config_map = await self._owned.read(CONFIG_MAPS, _owner(job), name)
         if config_map is None:
             raise RuntimeError(f"the ConfigMap {name}, which keeps the spec of {job.key}, is gone; was it deleted?")
         return read_stored_spec(config_map)
@@ -124,49 +157,53 @@ class Actor:
             generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
         )
         executor = build_executor_template(_owner(job), stored.spec)
-        executor["metadata"] |= {"name": f"{job.name}-check", "namespace": job.namespace}
+        executor["metadata"]["namespace"] = job.namespace
         pods = {"driver": build_driver_pod(_owner(job), stored, probe), "executor": executor}
         for part, pod in pods.items():
+            # No name of a real pod can be in the way.
+            unnamed = {key: value for key, value in pod["metadata"].items() if key != "name"}
+            probed = {**pod, "metadata": {**unnamed, "generateName": f"{probe.pod_name}-"}}
             try:
-                await self._kube.create(PODS, pod, dry_run=True)
+                await self._kube.create(PODS, probed, dry_run=True)
             except ApiError as error:
-                if error.is_refusal and "exceeded quota" not in error.message:
-                    return f"the API server refuses the {part} pod (spec.{part}.podTemplate): {error.message}"
-                if not error.is_refusal:
-                    raise
+                message = f"the API server refuses the {part} pod (spec.{part}.podTemplate): {error.message}"
+                if error.blames_the_object:
+                    return message
+                # What runs counts against the quota, too, and may go before the new pods come.
+                if "exceeded quota" not in error.message:
+                    raise ApiError(error.status, error.reason, message) from error
         return None
 
     async def _ensure_surroundings(self, job: Job, stored: StoredSpec) -> None:
         owner = _owner(job)
         secret = build_secret(owner, secrets.token_urlsafe(32), secrets.token_urlsafe(32))
-        await self._kube.create_if_absent(SECRETS, secret)
-        await self._kube.apply(SERVICES, build_service(owner))
+        await self._owned.ensure(SECRETS, owner, secret)
+        await self._owned.ensure_same(SERVICES, owner, build_service(owner))
         if stored.spec.service_account_name is None and self._config.make_service_accounts:
-            await self._kube.apply(SERVICE_ACCOUNTS, build_service_account(owner))
-            await self._kube.apply(ROLES, build_role(owner))
-            await self._kube.apply(ROLE_BINDINGS, build_role_binding(owner))
+            await self._owned.ensure_same(SERVICE_ACCOUNTS, owner, build_service_account(owner))
+            await self._owned.ensure_same(ROLES, owner, build_role(owner))
+            await self._owned.ensure_same(ROLE_BINDINGS, owner, build_role_binding(owner))
 
     async def _launch_driver(self, job: Job, driver: DriverRecord, memory: JobMemory) -> bool:
         try:
             stored = await self._read_spec(job, driver.spec_hash)
             await self._ensure_surroundings(job, stored)
-            body = await self._kube.create(PODS, build_driver_pod(_owner(job), stored, driver))
+            body = await self._owned.ensure(PODS, _owner(job), build_driver_pod(_owner(job), stored, driver))
         except ApiError as error:
-            if error.status == 409:
-                return True
             if not error.is_refusal:
                 raise
             memory.refused_launch = (driver.generation, Refusal(driver.pod_name, error.message))
             log.warning("%s: the driver pod was refused: %s", job.key, error)
             return False
         memory.refused_launch = None
+        memory.token = None  # the Secret may have been made anew, for this driver
         self._store.put_pod(body)
         return True
 
     async def _read_log(self, job: Job, pod_name: str) -> str:
         try:
-            return await self._kube.pod_log(job.namespace, pod_name, container=CONTAINER_NAME, lines=LOG_LINES)
-        except (ApiError, OSError, TimeoutError) as error:
+            return await self._kube.pod_log(job.namespace, pod_name, container=naming.DRIVER_CONTAINER, lines=LOG_LINES)
+        except ApiError as error:
             return f"(the log could not be read: {error})"
 
     async def _drop_stored_specs(self, job: Job, keep: frozenset[str]) -> None:
@@ -193,12 +230,8 @@ class Actor:
         """A driver that cannot be reached now is told at the next look, if it is still to be told then."""
         job_master = await self.job_master_of(job, status, memory)
         driver = status.driver
-        if job_master is None or driver is None:
-            return
-        try:
+        if job_master is not None and driver is not None:
             await self._say(job, status, job_master, driver, action, memory)
-        except JobMasterError as error:
-            log.info("%s: %s: %s", job.key, type(action).__name__, error)
 
     async def _say(
         self,
@@ -250,7 +283,7 @@ class Actor:
             return None
         if memory.token is None:
             secret = await self._kube.get(SECRETS, job.namespace, naming.secret_name(job.name))
-            if secret is None:
+            if secret is None or _owner(job).belonging(secret["metadata"]) is not Belonging.OURS:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)

@@ -96,6 +96,9 @@ class RemoveFinalizer:
     pass
 
 
+DriverRequest = ReportLoss | HintSuspectNode | StopJob | TakeSavepoint | DropSavepoint
+"""What is said to the driver; all else is asked of the API server."""
+
 Action = (
     StoreSpec
     | DryRunPods
@@ -103,11 +106,7 @@ Action = (
     | LaunchPlanner
     | LaunchCleaner
     | DeletePod
-    | ReportLoss
-    | HintSuspectNode
-    | StopJob
-    | TakeSavepoint
-    | DropSavepoint
+    | DriverRequest
     | FetchDriverLog
     | DropStoredSpecs
     | AddFinalizer

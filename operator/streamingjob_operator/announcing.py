@@ -24,7 +24,7 @@ class Announcer:
         log.log(level, "%s: %s: %s", job.key, announcement.reason, announcement.message)
         try:
             await self._kube.create(EVENTS, self._event(job, announcement))
-        except (ApiError, OSError, TimeoutError) as error:
+        except ApiError as error:
             log.warning("%s: the event %s could not be posted: %s", job.key, announcement.reason, error)
 
     def _event(self, job: Job, announcement: Announcement) -> dict[str, object]:

@@ -22,7 +22,7 @@ from streamingjob_operator.loss_times import LossTimes
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import Observation, Report
-from streamingjob_operator.observe import Observer
+from streamingjob_operator.observe import Observer, seconds_until_explained
 from streamingjob_operator.pods import view_pod
 from streamingjob_operator.recording import record
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
@@ -98,14 +98,16 @@ class Controller:
         decision = decide(observation)
         if not await self._record(job, decision.status, memory, now):
             return 0.0
-        again = False
-        for action in decision.actions:
-            again = await self._actor.perform(job, decision.status, action, memory) or again
+        done = await self._actor.perform_all(job, decision.status, decision.actions, memory)
         for announcement in decision.announcements:
             await self._announcer.announce(job, announcement)
         self._measure(observation, decision)
         await self._follow(job, decision.status, memory)
-        return 0.0 if again else decision.look_again_in
+        for further in done.failures[1:]:
+            self._note_failure(job.uid, further)
+        if done.failures:
+            raise done.failures[0]  # the queue tries again, with a backoff
+        return 0.0 if done.again else _earliest(decision.look_again_in, seconds_until_explained(observation.pods, now))
 
     async def _record(self, job: Job, status: StreamingJobStatus, memory: JobMemory, now: datetime) -> bool:
         """False if the job has changed since it was observed: then nothing may be done on what was decided."""
@@ -140,8 +142,7 @@ class Controller:
             self._followers.unfollow(job.uid)
             memory.silent_since = None
             return
-        address = next(pod.ip for pod in self.store.pods_of(job.uid) if pod.name == driver.pod_name)
-        self._followers.follow(job.uid, Followed(driver.generation, address or ""), job_master)
+        self._followers.follow(job.uid, Followed(driver.generation, job_master.address), job_master)
 
     def _take_report(self, uid: str, report: Report) -> None:
         memory = self._memories.get(uid)
@@ -178,7 +179,7 @@ class Controller:
         self._metrics.reconcile_errors.inc()
         body = self.store.jobs.get(uid)
         name = f"{body['metadata']['namespace']}/{body['metadata']['name']}" if body is not None else uid
-        expected = isinstance(error, ApiError | TimeoutError | OSError)
+        expected = isinstance(error, ApiError)
         log.warning("%s: will be tried again: %s", name, error, exc_info=None if expected else error)
 
     def _forget(self, uid: str) -> None:
@@ -197,7 +198,7 @@ class Controller:
             await asyncio.sleep(RESYNC_SECONDS)
             try:
                 await self.resync()
-            except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except ApiError as error:
                 log.warning("resync: %s", error)
 
     async def resync(self) -> None:
@@ -219,3 +220,7 @@ class Controller:
                 news = self.store.replace_pods(uid, pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)

@@ -25,6 +25,7 @@ from streamingjob_operator.rules.savepoints import (
     take_asked_savepoint,
 )
 from streamingjob_operator.rules.steps import continue_operation
+from streamingjob_operator.rules.surroundings import tell_hindrance
 
 RULES: tuple[Callable[[Draft], None], ...] = (
     remember_first_nonces,
@@ -55,6 +56,7 @@ def decide(observation: Observation) -> Decision:
     if not handle_deletion(draft):
         for rule in RULES:
             rule(draft)
+    tell_hindrance(draft)
     conclude(draft)
     if _has_moved(observation.job.status, draft.status):
         draft.look_again(SOON_SECONDS)

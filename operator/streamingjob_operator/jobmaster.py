@@ -23,6 +23,7 @@ from snapshot_engine.wire.control import (
     StopResponse,
     savepoint_path,
 )
+from streamingjob_operator.no_answer import NO_ANSWER, describe_no_answer
 
 TIMEOUT_SECONDS = 3.0
 
@@ -33,11 +34,16 @@ class JobMasterError(Exception):
     """The driver did not answer, or not as agreed."""
 
 
+class JobMasterSilentError(JobMasterError):
+    """It did not answer at all: whether it has heard is not known, and asking for more takes as long again."""
+
+
 class JobMaster:
     """One driver's control API."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str, token: str) -> None:
         self._session = session
+        self.address = address
         self._url = f"http://{address}:{CONTROL_PORT}"
         self._headers = {"Authorization": f"Bearer {token}"}
 
@@ -94,8 +100,8 @@ class JobMaster:
         try:
             async with self._session.request(method, self._url + path, timeout=limit, **options) as response:
                 content = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise JobMasterError(f"{method} {self._url}{path}: {error or type(error).__name__}") from error
+        except NO_ANSWER as error:
+            raise JobMasterSilentError(f"{method} {self._url}{path}: {describe_no_answer(error)}") from error
         if response.status >= 400:
             raise JobMasterError(f"{method} {path}: {response.status} {content[:300].decode(errors='replace')}")
         return content

@@ -9,6 +9,7 @@ from typing import Any
 from kubernetes_asyncio import client, config
 
 from snapshot_engine.wire.spec import GROUP, PLURAL, VERSION
+from streamingjob_operator.no_answer import NO_ANSWER, describe_no_answer
 
 FIELD_MANAGER = "streamingjob-operator"
 TIMEOUT_SECONDS = 10.0
@@ -42,7 +43,13 @@ LEASES = Kind("/apis/coordination.k8s.io/v1", "leases")
 STREAMING_JOBS = Kind(f"/apis/{GROUP}/{VERSION}", PLURAL)
 
 
+_WEBHOOK_IS_DOWN = "failed calling webhook"
+_SAID_BY_ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
+
+
 class ApiError(Exception):
+    """What was asked of the API server was not done, or nobody knows whether it was."""
+
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
@@ -51,8 +58,25 @@ class ApiError(Exception):
 
     @property
     def is_refusal(self) -> bool:
-        """The API server has understood and said no: it was not done, and would not be if asked again."""
-        return self.status in (400, 403, 404, 422)
+        """The API server has understood and said no: it was certainly not done."""
+        return self.status in (400, 401, 403, 404, 422, 429) or _WEBHOOK_IS_DOWN in self.message
+
+    @property
+    def blames_the_object(self) -> bool:
+        """The object itself is wrong, wherever and whenever it is sent.
+
+        Any other refusal is by the surroundings: rights, quotas, policies, webhooks, or something that is
+        missing. Those can change with nobody touching the object, so it is worth asking again.
+        """
+        by_admission = any(words in self.message for words in (_WEBHOOK_IS_DOWN, *_SAID_BY_ADMISSION))
+        return self.status in (400, 422) and not by_admission
+
+
+class NoAnswerError(ApiError):
+    """The API server did not answer: whether it did what was asked is not known."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(0, "NoAnswer", f"the API server did not answer: {describe_no_answer(error)}")
 
 
 class Kube:
@@ -91,13 +115,6 @@ class Kube:
         path = kind.path(body["metadata"].get("namespace"))
         query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
         return await self._call("POST", kind, path, query=query, body=body)
-
-    async def create_if_absent(self, kind: Kind, body: Body) -> None:
-        try:
-            await self.create(kind, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
 
     async def apply(self, kind: Kind, body: Body) -> Body:
         """Server-side apply: makes it, or brings it to what is given; what others added stays."""
@@ -147,7 +164,10 @@ class Kube:
         verb: str | None = None,
     ) -> Body:
         text = await self._request(method, kind, path, query=query, body=body, content=content, verb=verb)
-        answer: Body = json.loads(text) if text else {}
+        try:
+            answer: Body = json.loads(text) if text else {}
+        except ValueError as error:  # something in between has answered instead
+            raise NoAnswerError(error) from error
         return answer
 
     async def _request(
@@ -163,18 +183,21 @@ class Kube:
     ) -> str:
         headers = {"Accept": "application/json, */*", "Content-Type": content}
         parameters = [(key, value) for key, value in (query or {}).items() if value is not None]
-        await self._api.update_params_for_auth(headers, parameters, ["BearerToken"])
-        response = await self._api.rest_client.request(
-            method,
-            self._api.configuration.host + path,
-            query_params=parameters,
-            headers=headers,
-            body=body,
-            _preload_content=False,
-            _request_timeout=TIMEOUT_SECONDS,
-        )
-        async with response:
-            text: str = await response.text()
+        try:
+            await self._api.update_params_for_auth(headers, parameters, ["BearerToken"])
+            response = await self._api.rest_client.request(
+                method,
+                self._api.configuration.host + path,
+                query_params=parameters,
+                headers=headers,
+                body=body,
+                _preload_content=False,
+                _request_timeout=TIMEOUT_SECONDS,
+            )
+            async with response:
+                text: str = await response.text()
+        except NO_ANSWER as error:
+            raise NoAnswerError(error) from error
         if self._on_call is not None:
             self._on_call(verb or method, kind.plural, response.status)
         if response.status >= 400:

@@ -106,10 +106,10 @@ async def _lead(
         done, _ = await asyncio.wait([*tasks, stopper], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-        if lease is not None:
-            await lease.release()
     finally:
         await _cancel([*tasks, stopper])
+    if lease is not None:
+        await lease.release()  # the next one acts from then on, so nothing of this one may still be under way
 
 
 async def _watch(config: OperatorConfig, controller: Controller, stop: asyncio.Event) -> None:

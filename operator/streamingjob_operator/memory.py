@@ -16,6 +16,8 @@ class JobMemory:
     dry_runs: dict[str, str | None] = field(default_factory=dict)
     refused_launch: tuple[int, Refusal] | None = None
     """Of the driver of that generation."""
+    hindrance: Refusal | None = None
+    """What was refused at the last look, and is asked for again as long as it is wanted."""
     driver_log: tuple[str, str] | None = None
     """Pod name and its last lines."""
     losses_told: dict[LossKey, datetime] = field(default_factory=dict)

@@ -20,6 +20,9 @@ EXECUTOR = "executor"
 PLANNER = "planner"
 CLEANER = "cleaner"
 
+DRIVER_CONTAINER = "driver"
+"""The main container of driver, planner and cleaner; an executor's is named by the wire."""
+
 # What the operator reads from the live spec, so that a change takes effect without restarting the job.
 FIELDS_WITHOUT_RESTART = (
     "state",

@@ -100,6 +100,8 @@ class Observation:
     """Spec hash → what the API server said against its pods, None for nothing."""
     refused_launch: Refusal | None = None
     """The last attempt to make the current driver's pod was refused."""
+    hindrance: Refusal | None = None
+    """What else was refused at the last look."""
     driver_log: str | None = None
     losses_told: frozenset[LossKey] = frozenset()
     """Told a moment ago: no need to say it again yet."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from snapshot_engine.wire.control import EXECUTOR_CONTAINER_NAME
 from snapshot_engine.wire.status import TerminationReport
 from streamingjob_operator import naming
 from streamingjob_operator.observation import ContainerExit, NodeView, PodView
@@ -30,30 +31,63 @@ def read_time(text: str | None) -> datetime | None:
 
 
 def view_pod(body: dict[str, Any]) -> PodView:
+    """The pod as its main container makes it; what further containers do is their own business."""
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
-    generation, version = labels.get(naming.GENERATION_LABEL), annotations.get(naming.RENDER_VERSION_ANNOTATION)
+    component = _component(labels)
+    main = _main_container(status.get("containerStatuses"), component)
+    container_exit = _container_exit(main)
     created = read_time(metadata["creationTimestamp"])
     assert created is not None, "the API server always sets it"
     return PodView(
         name=metadata["name"],
         uid=metadata["uid"],
-        component=_component(labels),
-        generation=int(generation) if generation else None,
+        component=component,
+        generation=_number(labels.get(naming.GENERATION_LABEL)),
         executor_id=labels.get(naming.EXECUTOR_ID_LABEL),
         spec_hash=labels.get(naming.SPEC_HASH_LABEL),
         node=spec.get("nodeName"),
         ip=status.get("podIP"),
-        phase=status.get("phase", "Pending"),
-        ready=_condition(status, "Ready") == "True",
+        phase=_phase(status, main, container_exit),
+        ready=_is_ready(status, main),
         created_at=created,
         deleting_since=_deletion_began(metadata),
-        exit=_container_exit(status),
-        start_problem=_start_problem(status),
-        image=spec["containers"][0].get("image") if spec.get("containers") else None,
-        render_version=int(version) if version else None,
+        exit=container_exit,
+        start_problem=_start_problem(status, main),
+        image=_main_container(spec.get("containers"), component).get("image"),
+        render_version=_number(annotations.get(naming.RENDER_VERSION_ANNOTATION)),
         status_reason=status.get("reason"),
     )
+
+
+def _number(text: str | None) -> int | None:
+    """Anybody can put anything into a label; what is no number is not the operator's."""
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _main_container(containers: list[dict[str, Any]] | None, component: str) -> dict[str, Any]:
+    """The one that runs the job's program: of the pod's spec or of its status. Empty if it is not there yet."""
+    name = EXECUTOR_CONTAINER_NAME if component == naming.EXECUTOR else naming.DRIVER_CONTAINER
+    return next((container for container in containers or [] if container.get("name") == name), {})
+
+
+def _phase(status: dict[str, Any], main: dict[str, Any], container_exit: ContainerExit | None) -> str:
+    """Kubernetes calls a pod Running while any container runs, and Pending while any has not started."""
+    if container_exit is not None:
+        return "Succeeded" if container_exit.code == 0 else "Failed"
+    phase: str = status.get("phase", "Pending")
+    return "Running" if phase == "Pending" and _runs(main) else phase
+
+
+def _runs(container: dict[str, Any]) -> bool:
+    return container.get("state", {}).get("running") is not None
+
+
+def _is_ready(status: dict[str, Any], main: dict[str, Any]) -> bool:
+    """Also if only another container is not; but not if the pod is unready for its node's sake."""
+    if _condition(status, "Ready") == "True":
+        return True
+    return bool(main.get("ready")) and _condition(status, "ContainersReady") == "False"
 
 
 def _component(labels: dict[str, str]) -> str:
@@ -75,15 +109,14 @@ def _condition(status: dict[str, Any], kind: str) -> str | None:
     return next((each.get("status") for each in status.get("conditions") or [] if each.get("type") == kind), None)
 
 
-def _container_exit(status: dict[str, Any]) -> ContainerExit | None:
-    for container in status.get("containerStatuses") or []:
-        ended = container.get("state", {}).get("terminated")
-        if ended is not None:
-            message = ended.get("message", "")
-            report = _termination_report(message)
-            shown = "" if report is not None else _last_line(message)
-            return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
-    return None
+def _container_exit(main: dict[str, Any]) -> ContainerExit | None:
+    ended = main.get("state", {}).get("terminated")
+    if ended is None:
+        return None
+    message = ended.get("message", "")
+    report = _termination_report(message)
+    shown = "" if report is not None else _last_line(message)
+    return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
 
 
 def _last_line(log: str) -> str:
@@ -99,7 +132,10 @@ def _termination_report(message: str) -> TerminationReport | None:
         return None
 
 
-def _start_problem(status: dict[str, Any]) -> str | None:
+def _start_problem(status: dict[str, Any], main: dict[str, Any]) -> str | None:
+    """Whatever keeps the main container from starting, be it another one of the pod; None once it runs."""
+    if _runs(main):
+        return None
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in _TROUBLED_WAITING:

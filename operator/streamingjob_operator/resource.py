@@ -71,6 +71,9 @@ class Reason(StrEnum):
     """The job was not ready in time, and there is nothing to roll back to."""
     DRIVER_CANNOT_START = "DriverCannotStart"
     """Kubernetes cannot start the driver pod (image, quota, scheduling, missing Secret or volume)."""
+    REFUSED_BY_CLUSTER = "RefusedByCluster"
+    """The cluster refuses something that the job needs: rights, a policy, a webhook that does not answer, a missing
+    service account, a name that is taken. Asked for again until it is given."""
     EXECUTORS_CANNOT_START = "ExecutorsCannotStart"
     """Kubernetes cannot start executor pods, so regions wait for slots."""
     TOO_FEW_SLOTS = "TooFewSlots"

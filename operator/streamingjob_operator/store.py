@@ -15,8 +15,9 @@ class Store:
         self.jobs: dict[str, Body] = {}
         """By uid."""
         self.nodes: dict[str, NodeView] = {}
-        self._pods: dict[str, dict[str, PodView]] = {}
-        """By job uid, then by name."""
+        self._pods: dict[tuple[str, str], dict[str, PodView]] = {}
+        """By job uid and namespace, then by name. A pod in another namespace may bear the job's labels, and is not
+        the job's."""
         self.pod_events: Counter[str] = Counter()
         """By job uid: how many the watch has shown. A list that was asked for before the last one may be older."""
 
@@ -34,25 +35,28 @@ class Store:
 
     def drop_job(self, uid: str) -> None:
         self.jobs.pop(uid, None)
-        self._pods.pop(uid, None)
+        for key in [key for key in self._pods if key[0] == uid]:
+            del self._pods[key]
         self.pod_events.pop(uid, None)
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
-        return tuple(self._pods.get(job_uid, {}).values())
+        """None as long as the job is not known."""
+        job = self.jobs.get(job_uid)
+        return tuple(self._pods.get((job_uid, job["metadata"]["namespace"]), {}).values()) if job is not None else ()
 
     def put_pod(self, body: Body) -> str | None:
         """The uid of its job, or None if it belongs to none."""
         job_uid = body["metadata"].get("labels", {}).get(naming.UID_LABEL)
         if job_uid is not None:
             view = view_pod(body)
-            self._pods.setdefault(job_uid, {})[view.name] = view
+            self._pods.setdefault((job_uid, body["metadata"]["namespace"]), {})[view.name] = view
             self.pod_events[job_uid] += 1
         return str(job_uid) if job_uid is not None else None
 
     def drop_pod(self, body: Body) -> str | None:
         metadata = body["metadata"]
         job_uid = metadata.get("labels", {}).get(naming.UID_LABEL)
-        pods = self._pods.get(job_uid, {})
+        pods = self._pods.get((job_uid, metadata["namespace"]), {})
         known = pods.get(metadata["name"])
         if known is not None and known.uid == metadata["uid"]:
             del pods[metadata["name"]]
@@ -62,10 +66,14 @@ class Store:
 
     def replace_pods(self, job_uid: str, bodies: list[Body]) -> bool:
         """Set all pods of a job to what a fresh list showed; True if that was news."""
-        fresh = {view.name: view for view in map(view_pod, bodies)}
-        changed = fresh != self._pods.get(job_uid, {})
-        self._pods[job_uid] = fresh
-        return changed
+        job = self.jobs.get(job_uid)
+        if job is None:
+            return False
+        namespace = job["metadata"]["namespace"]
+        own = [view_pod(body) for body in bodies if body["metadata"]["namespace"] == namespace]
+        before, fresh = self._pods.get((job_uid, namespace), {}), {view.name: view for view in own}
+        self._pods[job_uid, namespace] = fresh
+        return fresh != before
 
     def put_node(self, body: Body) -> bool:
         """True if it is news."""
@@ -79,7 +87,7 @@ class Store:
         self.nodes[name] = NodeView(name, ready=False, unreachable=True)
 
     def jobs_on_node(self, name: str) -> list[str]:
-        return [uid for uid, pods in self._pods.items() if any(pod.node == name for pod in pods.values())]
+        return [uid for (uid, _), pods in self._pods.items() if any(pod.node == name for pod in pods.values())]
 
 
 def _version(body: Body) -> int:

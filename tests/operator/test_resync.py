@@ -29,7 +29,8 @@ def job(uid="u1", version=1):
 
 def pod(name="orders-driver-1"):
     labels = {naming.UID_LABEL: "u1", naming.COMPONENT_LABEL: naming.DRIVER}
-    metadata = {"name": name, "uid": name, "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    metadata = {"name": name, "uid": name, "namespace": "shop", "labels": labels}
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
     return {"metadata": metadata, "spec": {}, "status": {"phase": "Running"}}
 
 

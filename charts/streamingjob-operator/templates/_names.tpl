@@ -45,12 +45,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, create, delete, deletecollection]
+# What a job needs is read before it is made or changed, so that nothing of somebody else's is taken over.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]
 - apiGroups: [""]
   resources: [services]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 # Created for what happens to a job, listed for why a pod does not start.
 - apiGroups: [""]
   resources: [events]
@@ -58,9 +59,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.jobs.serviceAccounts }}
 - apiGroups: [""]
   resources: [serviceaccounts]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 {{- end }}
 {{- end -}}

@@ -32,7 +32,6 @@ from streamingjob_operator.manifests.storage import storage_environment_sources,
 from streamingjob_operator.manifests.stored_spec import EXECUTOR_KEY, MANIFEST_KEY, StoredSpec
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
-CONTAINER_NAME = "driver"
 CONFIG_DIRECTORY = "/etc/streamingjob"
 TERMINATION_GRACE_SECONDS = 30
 
@@ -97,7 +96,7 @@ def _base_pod(
 def _container(owner: Owner, stored: StoredSpec, program: tuple[str, ...], generation: int) -> dict[str, Any]:
     spec = stored.spec
     return {
-        "name": CONTAINER_NAME,
+        "name": naming.DRIVER_CONTAINER,
         "image": stored.image,
         "imagePullPolicy": spec.image_pull_policy.value,
         "args": list(program),

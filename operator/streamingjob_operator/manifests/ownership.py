@@ -1,10 +1,20 @@
 """Whose an object is: the job that Kubernetes' garbage collector deletes it with."""
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from snapshot_engine.wire.spec import API_VERSION, KIND
 from streamingjob_operator import naming
+
+
+class Belonging(Enum):
+    """Whose an object is that has the name of one of the job's."""
+
+    OURS = "ours"
+    FORMER = "former"
+    """Of a StreamingJob of the same name that is no more: it goes when the garbage collector comes to it."""
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
@@ -31,3 +41,10 @@ class Owner:
             "labels": naming.job_labels(self.name, self.uid, component),
             "ownerReferences": [self.reference()],
         }
+
+    def belonging(self, metadata: dict[str, Any]) -> Belonging:
+        references = metadata.get("ownerReferences") or []
+        if any(reference["uid"] == self.uid for reference in references):
+            return Belonging.OURS
+        same_name = any((each["kind"], each["name"]) == (KIND, self.name) for each in references)
+        return Belonging.FORMER if same_name else Belonging.FOREIGN

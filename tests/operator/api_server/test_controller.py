@@ -6,7 +6,20 @@ import time
 import pytest
 
 from streamingjob_operator import naming
-from streamingjob_operator.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES
+from streamingjob_operator.kube import (
+    CONFIG_MAPS,
+    EVENTS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    STREAMING_JOBS,
+    Kind,
+)
+
+LIMIT_RANGES = Kind("/api/v1", "limitranges")
 
 pytestmark = pytest.mark.cluster
 
@@ -14,6 +27,14 @@ pytestmark = pytest.mark.cluster
 def is_ready(job):
     ready = next(c for c in job["status"]["conditions"] if c["type"] == "Ready")
     return ready["status"] == "True" and ready["observedGeneration"] == job["metadata"]["generation"]
+
+
+def is_not_ready_because(text):
+    def matches(job):
+        ready = next(c for c in job["status"]["conditions"] if c["type"] == "Ready")
+        return ready["status"] == "False" and text in ready["message"]
+
+    return matches
 
 
 def generation_is(number):
@@ -86,6 +107,64 @@ async def test_a_driver_that_dies_is_replaced_by_the_next_generation(kube, names
     assert await drivers(kube, namespace) == ["orders-driver-2"]
     await kube.delete(PODS, namespace, "orders-driver-2", grace=0)
     await jobs.until(generation_is(3))
+
+
+async def test_a_driver_that_ends_while_another_container_of_its_pod_runs_on_is_replaced(
+    kube, namespace, cluster, operator, jobs
+):
+    proxy = {"name": "proxy", "image": "proxy:1"}
+    await jobs.apply(driver={"podTemplate": {"spec": {"containers": [proxy]}}})
+    await jobs.until(is_ready)
+    await cluster.masters["orders-driver-1"].close()
+    common = {"image": "i", "imageID": "", "restartCount": 0}
+    ended = {"name": "driver", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}, "ready": False, **common}
+    runs = {"name": "proxy", "state": {"running": {}}, "ready": True, **common}
+    await cluster.set_status("orders-driver-1", {"phase": "Running", "containerStatuses": [runs, ended]})
+    await jobs.until(generation_is(2))
+    assert await drivers(kube, namespace) == ["orders-driver-2"]
+
+
+async def test_a_job_that_is_made_again_waits_for_what_the_former_one_left(kube, namespace, cluster, operator, jobs):
+    """No garbage collector runs here: the test is it."""
+    await jobs.apply()
+    former = (await jobs.until(is_ready))["metadata"]["uid"]
+    await kube.delete(STREAMING_JOBS, namespace, "orders")
+    await jobs.apply()
+    await jobs.until(is_not_ready_because("belongs to a former StreamingJob of the same name"))
+    left_by_former = f"{naming.UID_LABEL}={former}"
+    for kind in (CONFIG_MAPS, SECRETS, SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, PODS):
+        bodies = await kube.list(kind, namespace, labels=left_by_former)
+        assert bodies, f"{kind.plural}: nothing of the former job's was touched"
+        for body in bodies:
+            await kube.delete(kind, namespace, body["metadata"]["name"], grace=0)
+    del cluster.masters["orders-driver-1"]
+    job = await jobs.until(is_ready)
+    for kind in (CONFIG_MAPS, SECRETS, SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, PODS):
+        own = await kube.list(kind, namespace, labels=f"{naming.UID_LABEL}={job['metadata']['uid']}")
+        assert own and not await kube.list(kind, namespace, labels=left_by_former), kind.plural
+
+
+async def test_a_secret_of_somebody_elses_is_left_alone(kube, namespace, cluster, operator, jobs):
+    theirs = {"metadata": {"name": "orders-secrets", "namespace": namespace}, "stringData": {"password": "x"}}
+    before = await kube.create(SECRETS, theirs)
+    await jobs.apply()
+    await jobs.until(is_not_ready_because("does not belong to this StreamingJob; delete it, or give the job another"))
+    assert await kube.get(SECRETS, namespace, "orders-secrets") == before
+    await kube.delete(SECRETS, namespace, "orders-secrets")
+    await jobs.until(is_ready)
+
+
+async def test_what_the_namespace_forbids_is_said_and_the_job_starts_when_it_is_allowed(
+    kube, namespace, cluster, operator, jobs
+):
+    limits = {"limits": [{"type": "Container", "max": {"memory": "1Mi"}}]}
+    await kube.create(LIMIT_RANGES, {"metadata": {"name": "tiny", "namespace": namespace}, "spec": limits})
+    await jobs.apply()
+    job = await jobs.until(is_not_ready_because("maximum memory usage per Container is 1Mi"))
+    assert not any(c["type"] == "Stalled" and c["status"] == "True" for c in job["status"]["conditions"])
+    await kube.delete(LIMIT_RANGES, namespace, "tiny")
+    job = await jobs.until(is_ready, seconds=90)
+    assert job["status"]["restarts"] == 0 and job["status"]["driver"]["generation"] == 1
 
 
 async def test_an_upgrade_with_a_savepoint_while_the_operator_dies_in_the_middle(
@@ -163,8 +242,6 @@ async def test_a_pod_template_that_the_api_server_refuses_leaves_the_job_running
 
 
 async def test_a_deleted_job_leaves_with_its_savepoint(kube, namespace, cluster, operator, jobs):
-    from streamingjob_operator.kube import STREAMING_JOBS
-
     await jobs.apply(savepointOnDeletion=True)
     await jobs.until(lambda job: is_ready(job) and job["metadata"].get("finalizers") == [naming.FINALIZER])
     await kube.delete(STREAMING_JOBS, namespace, "orders")

@@ -1,0 +1,166 @@
+"""What the cluster refuses is said in a condition, costs nothing, and is tried again until it works."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from streamingjob_operator.actions import ReportLoss, StopJob, TakeSavepoint
+from streamingjob_operator.jobmaster import JobMasterError, JobMasterSilentError
+from streamingjob_operator.kube import CONFIG_MAPS, EVENTS, PODS, STREAMING_JOBS, ApiError
+
+NO_ACCOUNT = ApiError(
+    403, "Forbidden", 'pods "orders" is forbidden: error looking up service account shop/own: not found'
+)
+QUOTA = ApiError(403, "Forbidden", 'pods "orders" is forbidden: exceeded quota: pods, used: 10, limited: 10')
+WEBHOOK_DOWN = ApiError(
+    500, "InternalError", 'Internal error occurred: failed calling webhook "policy.example": timeout'
+)
+WEBHOOK_DENIES = ApiError(400, "", 'admission webhook "policy.example" denied the request: not today')
+INVALID = ApiError(422, "Invalid", "spec.containers[0].resources.requests: Invalid value")
+
+
+class Refusing:
+    """Refuses some requests as long as it is on."""
+
+    def __init__(self, error, verbs, kind):
+        self.error, self.verbs, self.kind, self.on = error, verbs, kind, True
+
+    def __call__(self, verb, kind, body):
+        if self.on and verb in self.verbs and kind == self.kind:
+            raise self.error
+
+
+def refuse(api, error, kind=PODS, verbs=("dry run", "create")):
+    refusing = Refusing(error, verbs, kind)
+    api.refuse(refusing)
+    return refusing
+
+
+@pytest.mark.parametrize("error", [NO_ACCOUNT, QUOTA, WEBHOOK_DOWN, WEBHOOK_DENIES], ids=lambda e: e.message[:40])
+async def test_a_first_start_is_tried_again_until_the_cluster_lets_it(api, shell, error):
+    refusing = refuse(api, error)
+    shell.apply()
+    await shell.look(6)
+    ready = shell.condition("Ready")
+    assert ready["status"] == "False" and error.message in ready["message"]
+    assert ready["reason"] in ("RefusedByCluster", "DriverCannotStart")
+    assert shell.condition("Stalled")["status"] == "False", "nobody has to change the spec"
+    refusing.on = False
+    await shell.look()
+    assert api.names(PODS) == ["orders-driver-1"]
+    assert error.message not in shell.condition("Ready")["message"]
+    assert shell.condition("Degraded")["status"] == "False"
+    assert shell.status["restartBudget"]["spent"] == 0 and shell.status["driverGeneration"] == 1
+
+
+async def test_what_is_wrong_with_the_spec_itself_is_not_tried_again(api, shell):
+    refuse(api, INVALID)
+    shell.apply()
+    await shell.look()
+    assert shell.condition("Stalled")["reason"] == "InvalidSpec"
+    tried = api.calls.count(("dry run", "pods", None))
+    await shell.look()
+    assert api.calls.count(("dry run", "pods", None)) == tried
+
+
+@pytest.fixture
+async def running(shell):
+    shell.apply()
+    await shell.look()
+    shell.run_driver()
+    await shell.look(2)
+    assert shell.status["phase"] == "Running"
+    return shell
+
+
+@pytest.mark.parametrize("kind", [PODS, CONFIG_MAPS], ids=lambda kind: kind.plural)
+async def test_a_changed_spec_that_the_cluster_refuses_leaves_the_job_running_and_is_tried_again(api, running, kind):
+    refusing = refuse(api, NO_ACCOUNT, kind)
+    running.change(parallelism=4)
+    await running.look()
+    assert running.status["phase"] == "Running" and api.names(PODS) == ["orders-driver-1"]
+    ready = running.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "RefusedByCluster")
+    refusing.on = False
+    await running.look(2)
+    assert running.status["operation"]["kind"] == "Upgrade"
+
+
+async def test_what_is_refused_keeps_nothing_else_from_being_done(api, running, monkeypatch):
+    """A loss is told, an event posted, and a driver followed, although a changed spec cannot be stored."""
+    refuse(api, NO_ACCOUNT, CONFIG_MAPS)
+    running.change(parallelism=4, savepointNonce=7)
+    told = []
+
+    async def hear(job, status, action, memory):
+        told.append(type(action))
+
+    monkeypatch.setattr(running.controller._actor, "_tell_driver", hear)
+    await running.look(1)
+    assert TakeSavepoint in told
+    reasons = [body["reason"] for (kind, _, _), body in api.objects.items() if kind == EVENTS]
+    assert "SavepointRequested" in reasons
+
+
+async def test_an_operator_without_an_answer_to_its_launch_looks_before_it_launches_again(api, shell):
+    """It was made all the same: a second driver of the next generation would be one too many."""
+
+    def lose_the_answer(verb, kind, body):
+        if verb == "create" and kind == PODS and not lost:
+            lost.append(api.put(kind, body))
+            raise ApiError(504, "Timeout", "the request timed out")
+
+    lost = []
+    api.refuse(lose_the_answer)
+    shell.apply()
+    await shell.look(6)
+    assert api.names(PODS) == ["orders-driver-1"]
+    assert shell.status["driver"]["podUid"] == lost[0]["metadata"]["uid"]
+
+
+async def test_a_status_that_has_changed_meanwhile_is_read_again_and_nothing_is_done(api, shell):
+    shell.apply()
+    await shell.look(1)
+    body = api.objects[STREAMING_JOBS, "shop", "orders"]
+    api.put(STREAMING_JOBS, {**body, "metadata": {**body["metadata"], "labels": {"by": "somebody else"}}})
+    before = len(api.calls)
+    await shell.look(1)
+    assert not [call for call in api.calls[before:] if call[0] == "create"]
+    await shell.look()
+    assert api.names(PODS) == ["orders-driver-1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(JobMasterSilentError("hangs"), 1), (JobMasterError("409"), 3)], ids=["hangs", "says no"]
+)
+async def test_a_driver_that_hangs_is_waited_for_once_a_look(shell, monkeypatch, error, asked):
+    shell.apply()
+    await shell.look()
+    told = []
+
+    async def answer(job, status, action, memory):
+        told.append(action)
+        raise error
+
+    actor = shell.controller._actor
+    monkeypatch.setattr(actor, "_tell_driver", answer)
+    memory, job = shell.controller._memories[shell.uid], SimpleNamespace(key="shop/orders")
+    actions = [ReportLoss(None), StopJob(None), TakeSavepoint("a")]
+    done = await actor.perform_all(job, None, actions, memory)
+    assert len(told) == asked and done.failures == ()
+
+
+async def test_a_driver_that_is_silent_already_is_not_waited_for_again(shell, monkeypatch):
+    shell.apply()
+    await shell.look()
+    told = []
+
+    async def hear(job, status, action, memory):
+        told.append(action)
+
+    actor, memory = shell.controller._actor, shell.controller._memories[shell.uid]
+    monkeypatch.setattr(actor, "_tell_driver", hear)
+    memory.silent_since = datetime.now(UTC)
+    await actor.perform_all(SimpleNamespace(key="shop/orders"), None, [TakeSavepoint("a")], memory)
+    assert told == []

@@ -1,0 +1,46 @@
+"""What the watches show of a job's pods. Labels can be written by anybody who may make pods anywhere."""
+
+import pytest
+
+from streamingjob_operator import naming
+from streamingjob_operator.store import Store
+
+JOB = {"metadata": {"uid": "u1", "name": "orders", "namespace": "shop", "resourceVersion": "1"}}
+
+
+def pod(namespace, phase="Running"):
+    labels = {naming.UID_LABEL: "u1", naming.COMPONENT_LABEL: naming.DRIVER}
+    metadata = {"name": "orders-driver-1", "uid": namespace, "namespace": namespace, "labels": labels}
+    return {"metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": phase}}
+
+
+def seen_one_by_one(store, bodies):
+    for body in bodies:
+        store.put_pod(body)
+
+
+def listed(store, bodies):
+    store.replace_pods("u1", bodies)
+
+
+@pytest.mark.parametrize("show", [seen_one_by_one, listed])
+def test_a_pod_of_another_namespace_that_bears_the_jobs_labels_is_not_the_jobs(show):
+    store = Store()
+    store.put_job(JOB)
+    show(store, [pod("shop"), pod("elsewhere", phase="Failed")])
+    assert [(view.uid, view.phase) for view in store.pods_of("u1")] == [("shop", "Running")]
+
+
+def test_its_end_is_not_the_jobs_either():
+    store = Store()
+    store.put_job(JOB)
+    store.put_pod(pod("shop"))
+    store.drop_pod(pod("elsewhere"))
+    assert [view.uid for view in store.pods_of("u1")] == ["shop"]
+
+
+def test_a_pod_that_is_seen_before_its_job_is_known_then():
+    store = Store()
+    store.put_pod(pod("shop"))
+    store.put_job(JOB)
+    assert [view.uid for view in store.pods_of("u1")] == ["shop"]
