@@ -83,6 +83,7 @@ class Driver:
         self._retained: list[Manifest] = []
         self._dropped: list[Manifest] = []  # what their deletion has to wait for is still active
         self._finishing = False
+        self._finished: dict[tuple[int, Attempt], set[SubtaskId]] = {}
         self._loops = LoopEnds(self)
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
@@ -362,6 +363,7 @@ class Driver:
             case "finished":
                 subtask, name, snapshotted = cast(tuple[SubtaskId, str, int], arguments)
                 self.coordinate(self.coordinator.finished(subtask, attempt, name, snapshotted, now))
+                self._subtask_finished(region, attempt, subtask)
             case "inputs_ended":
                 self.coordinate(self.coordinator.inputs_ended(cast(SubtaskId, arguments[0]), attempt, now))
                 if self.recovery.runs[region].accepts(attempt):
@@ -387,6 +389,18 @@ class Driver:
             self._unreadable.add(channel)
             self._recover(self.recovery.failed(region, attempt, f"cannot read {channel}", 0.5, self.world.now))
 
+    def _subtask_finished(self, region: int, attempt: Attempt, subtask: SubtaskId) -> None:
+        """A slot has finished with the last word of its subtasks: no message of its own says so, which could arrive
+        where one of theirs was lost. One that keeps a log stays: somebody may have to read it again.
+        """
+        assert self.recovery is not None
+        finished = self._finished.setdefault((region, attempt), set())
+        finished.add(subtask)
+        slot, topology = subtask.index, self.world.topology
+        hosted = {each for each in topology.regions[region] if each.index == slot}
+        if hosted <= finished and not topology.slot_keeps_logs(region, slot):
+            self._recover(self.recovery.slot_finished(region, slot, attempt, self.world.now))
+
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None
         now = self.world.now
@@ -396,8 +410,6 @@ class Driver:
                     self.world.let_run(self, region, attempt)
             case "slot_runs":
                 self._recover(self.recovery.slot_running(region, slot, attempt, now))
-            case "slot_finished":
-                self._recover(self.recovery.slot_finished(region, slot, attempt, now))
             case "gone":
                 self._recover(self.recovery.slot_gone(region, slot, attempt, now))
             case "failed":

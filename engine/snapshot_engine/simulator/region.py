@@ -74,7 +74,6 @@ class RegionInstance:
                 subtask.end_logs()
                 self.world.covered.add("finished subtask restored")
                 self.send("finished", id.index, id, manifest.states[id], manifest.checkpoint)
-                self._slot_may_be_finished(id.index)
             else:
                 subtask.come_up()
         self.look_whether_caught_up()
@@ -169,16 +168,6 @@ class RegionInstance:
         name = f"final {subtask.id} {self.attempt} from {self.checkpoint}"
         self.world.storage.files[name] = subtask.state(0)
         self.send("finished", subtask.id.index, subtask.id, name, subtask.alignment.settled)
-        self._slot_may_be_finished(subtask.id.index)
-
-    def _slot_may_be_finished(self, slot: int) -> None:
-        """A slot that keeps a log stays, and its region runs on: if it is lost, somebody may have to read it
-        again.
-        """
-        if any(channel.producer == slot for channel in self.logs):
-            return
-        if all(s.finished for id, s in self.subtasks.items() if id.index == slot):
-            self.send("slot_finished", slot, slot)
 
     # What the driver says.
 

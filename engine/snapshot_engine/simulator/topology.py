@@ -119,6 +119,11 @@ class Topology:
                     found.append((edge, channel, producer, consumer))
         return found
 
+    def slot_keeps_logs(self, region: int, slot: int) -> bool:
+        return any(
+            edge.exchange.replays and SubtaskId(edge.producer.name, slot) in self.regions[region] for edge in self.edges
+        )
+
     def deterministic_regions(self) -> list[int]:
         """Where planning would accept the declaration: one input channel throughout, nothing that depends on
         when watermarks come, no whole batches handed out in turn.

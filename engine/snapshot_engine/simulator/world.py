@@ -246,7 +246,11 @@ class World:
             self._answer(driver, lambda: driver.swapped(swap, "unknown"))
 
     def _mail_late_swap(self, swap: Swap) -> None:
-        self._carry_out(swap)
+        """Late means after what its driver does next: reading back, asking again, giving up."""
+        if self.random.random() < 0.8:
+            self.mail.append(("late_swap", swap))
+        else:
+            self._carry_out(swap)
 
     def _carry_out(self, swap: Swap) -> bool:
         landed = self.storage.swap(swap.wanted, swap.expected)
