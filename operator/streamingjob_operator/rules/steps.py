@@ -57,17 +57,23 @@ def _continue_plan(draft: Draft) -> None:
     if _is_no_longer_wanted(draft):
         return
     pod = _planner_pod(draft)
-    if pod is None:
-        draft.act(LaunchPlanner(draft.operation.target_hash or ""))
-        draft.look_again(ASK_AGAIN_SECONDS)
-    elif pod.phase == "Succeeded":
+    if pod is not None and pod.phase == "Succeeded":
         _begin_stop(draft)
-    elif pod.phase == "Failed":
+    elif pod is not None and pod.phase == "Failed":
         message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
-        message = f"the changed spec could not be planned in time: {pod.start_problem or 'its planner pod did not end'}"
+        message = f"the changed spec could not be planned in time: {_why_late(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
+    elif pod is None:
+        draft.act(LaunchPlanner(draft.operation.target_hash or ""))
+        draft.look_again(ASK_AGAIN_SECONDS)
+
+
+def _why_late(planner: PodView | None) -> str:
+    if planner is None:
+        return "no planner pod could be made"
+    return planner.start_problem or "its planner pod did not end"
 
 
 def _is_no_longer_wanted(draft: Draft) -> bool:

@@ -301,6 +301,14 @@ def test_a_planner_that_is_being_deleted_is_no_answer(running):
     assert running.step == "Plan" and running.condition("Stalled")[0] == "False"
 
 
+def test_a_planner_that_cannot_be_made_does_not_hold_the_job_for_ever(running):
+    running.begin_upgrade()
+    del running.pods[running.planner]
+    running.pass_time(601)
+    running.look()
+    assert running.condition("Stalled") == ("True", "UpgradeRefused") and "operation" not in running.status
+
+
 def test_a_driver_that_fails_while_its_successor_is_planned_leaves_no_planner(running):
     running.begin_upgrade()
     running.end_driver(68, error="checkpoint 7 is damaged")
