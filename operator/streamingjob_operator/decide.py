@@ -24,7 +24,7 @@ from streamingjob_operator.rules.savepoints import (
     list_savepoints,
     take_asked_savepoint,
 )
-from streamingjob_operator.rules.steps import continue_operation
+from streamingjob_operator.rules.steps import continue_operation, drop_idle_planners
 from streamingjob_operator.rules.surroundings import tell_hindrance
 
 RULES: tuple[Callable[[Draft], None], ...] = (
@@ -34,6 +34,7 @@ RULES: tuple[Callable[[Draft], None], ...] = (
     watch_driver,
     begin_what_is_asked,
     continue_operation,
+    drop_idle_planners,
     launch_intended_driver,
     report_losses,
     watch_nodes,

@@ -13,6 +13,7 @@ from streamingjob_operator.resource import (
     Operation,
     OperationStep,
     Reason,
+    RestartBudget,
     RestorePoint,
     StreamingJobStatus,
 )
@@ -48,6 +49,8 @@ class Draft:
     status: StreamingJobStatus
     target: str | None = None
     """Hash of the spec that should run: an accepted one, or else what runs already."""
+    accepted: bool = False
+    """Whether the target is the live spec. If not, its nonces must not touch what runs."""
     actions: list[Action] = field(default_factory=list)
     announcements: list[Announcement] = field(default_factory=list)
     look_again_in: float | None = None
@@ -121,6 +124,13 @@ class Draft:
         assert self.status.operation is not None, "only called while an operation is under way"
         return self.status.operation
 
+    def start_afresh(self, spec_hash: str, restore: RestorePoint | None) -> None:
+        """Record the launch of a line of drivers with a budget of its own; it is the restart that was asked for."""
+        self.status.restart_budget = RestartBudget()
+        if self.accepted and spec_hash == self.target and self.spec is not None and self.status.consumed is not None:
+            self.status.consumed.restart = self.spec.restart_nonce
+        self.intend_launch(spec_hash, restore)
+
     def intend_launch(self, spec_hash: str, restore: RestorePoint | None, not_before: datetime | None = None) -> None:
         """Record that a driver is to be launched; the one before is history."""
         self._close_driver()
@@ -135,6 +145,14 @@ class Draft:
     def forget_driver(self) -> None:
         self._close_driver()
         self.status.launch = None
+
+    def finish(self) -> None:
+        """A bounded job has come to its end, so its spec is as good as one that was seen to run."""
+        self.status.phase = JobPhase.FINISHED
+        self.status.operation = None
+        self.status.error = None
+        self.status.last_good_hash = self.running_hash
+        self.announce(Reason.FINISHED, "The job has ended and committed all of its output")
 
     def fail(self, reason: Reason, message: str) -> None:
         """The job has failed for good: nothing restarts it but a changed spec or a nonce."""

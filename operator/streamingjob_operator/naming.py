@@ -38,6 +38,17 @@ FIELDS_WITHOUT_RESTART = (
     "deletionPolicy",
     "savepointOnDeletion",
 )
+# Those of them that say how a changed spec is reached. A spec that was refused may be within reach when one changes.
+FIELDS_OF_AN_ATTEMPT = (
+    "upgradeMode",
+    "savepointFallback",
+    "savepointTimeout",
+    "readyTimeout",
+    "rollback",
+    "restoreFrom",
+    "restoreNonce",
+    "restartNonce",
+)
 RECOVERY_FIELDS_WITHOUT_RESTART = ("progressWindow", "onNoProgress")
 
 
@@ -52,7 +63,16 @@ def spec_hash(raw_spec: dict[str, Any]) -> str:
     if isinstance(recovery, dict):
         kept = {key: value for key, value in recovery.items() if key not in RECOVERY_FIELDS_WITHOUT_RESTART}
         relevant["recovery"] = kept
-    canonical = json.dumps(_without_empty(relevant), sort_keys=True, separators=(",", ":"))
+    return _short_hash(relevant)
+
+
+def attempt_hash(raw_spec: dict[str, Any]) -> str:
+    """Names the way to a spec, as `spec_hash` names the spec."""
+    return _short_hash({key: value for key, value in raw_spec.items() if key in FIELDS_OF_AN_ATTEMPT})
+
+
+def _short_hash(document: dict[str, Any]) -> str:
+    canonical = json.dumps(_without_empty(document), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 

@@ -66,7 +66,7 @@ class Reason(StrEnum):
     UPGRADE_REFUSED = "UpgradeRefused"
     """The changed spec could not be planned; what ran before goes on."""
     ROLLED_BACK = "RolledBack"
-    """The changed spec was not ready in time; the last good one runs again."""
+    """The changed spec was not ready in time, or failed before it ever was; the last good one runs again."""
     NOT_READY_IN_TIME = "NotReadyInTime"
     """The job was not ready in time, and there is nothing to roll back to."""
     DRIVER_CANNOT_START = "DriverCannotStart"
@@ -178,6 +178,8 @@ class OperationKind(StrEnum):
 class OperationStep(StrEnum):
     PLAN = "Plan"
     """The new spec is planned by a pod of its own, while the old driver runs on."""
+    WAIT = "Wait"
+    """The new spec can be planned, and the old driver cannot take the savepoint that must not be missing."""
     STOP = "Stop"
     """The old driver has been told to stop."""
     KILL = "Kill"
@@ -205,7 +207,7 @@ class Operation(TolerantModel):
 
 class RestartBudget(TolerantModel):
     spent: int = 0
-    """Driver restarts since the last quiet window."""
+    """Driver restarts of the present spec since the last quiet window."""
     last_restart_at: AwareDatetime | None = None
 
 
@@ -288,10 +290,12 @@ class StreamingJobStatus(TolerantModel):
     last_good_hash: str | None = None
     """The stored spec that was last ready; what a rollback runs."""
     refused_hash: str | None = None
-    """A stored spec that will not be tried again until the spec changes."""
+    """A stored spec that will not be tried again until it changes, or the way to it."""
     refusal: str | None = None
     """Why."""
     refusal_reason: str | None = None
+    refused_attempt: str | None = None
+    """Hash of the fields that say how to get to the refused spec: when one of them changes it is tried again."""
     resume: RestorePoint | None = None
     """What a suspended job goes on from."""
     failure_reason: str | None = None

@@ -4,6 +4,7 @@
 reads as a story: this happened, the operator looked, and that is what it did.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -235,6 +236,54 @@ class World:
         self.say()
         self.settle(2)
         assert self.status["phase"] == "Running", self.status
+
+    def begin_upgrade(self, **changes: Any) -> None:
+        self.edit(**({"parallelism": 4} | changes))
+        self.settle(2)  # the pods are checked, the planner is launched
+        assert self.step == "Plan"
+
+    def plan_succeeds(self) -> None:
+        self.change_pod(self.planner, phase="Succeeded")
+
+    def plan_fails(self) -> None:
+        end = ContainerExit(65, "Error", None, "sink console cannot do exactly-once")
+        self.change_pod(self.planner, phase="Failed", exit=end)
+
+    @property
+    def planner(self) -> str:
+        return next(name for name in self.pods if "-plan-" in name)
+
+    def upgrade_to_its_start(self, **changes: Any) -> None:
+        """Up to a new driver that was launched and has not said anything yet."""
+        self.begin_upgrade(**changes)
+        self.plan_succeeds()
+        self.look()
+        path = f"s3://bucket/orders/savepoints/upgrade-{self.generation}"
+        self.end_driver(0, Phase.STOPPED, savepoint_path=path)
+        self.settle(3)
+        assert self.step == "Start" and self.driver.living
+
+    def finish_start(self) -> None:
+        self.settle(3)
+        self.add_executors()
+        self.say()
+        self.settle(2)
+
+    def crash_until(self, reached: Callable[[], bool], most: int = 20) -> None:
+        """The driver crashes again and again, and the backoff passes each time."""
+        for _ in range(most):
+            self.crash_driver()
+            for _ in range(4):
+                self.look()
+                self.pass_time(10)
+                if reached():
+                    return
+        raise AssertionError(f"after {most} crashes: {self.status}")
+
+    @property
+    def step(self) -> str | None:
+        step = self.status.get("operation", {}).get("step")
+        return str(step) if step is not None else None
 
     def actions(self, kind: type) -> list[Any]:
         assert self.last is not None

@@ -276,14 +276,14 @@ class StreamingJobSpec(StrictModel):
     """How a changed spec takes over: with a savepoint, from the latest completed checkpoint, or with no
     state."""
     savepoint_fallback: SavepointFallback = SavepointFallback.LAST_STATE
-    """When the savepoint of an upgrade fails or takes too long: go on from the latest checkpoint, or keep the
-    old job."""
+    """When the savepoint of an upgrade fails, takes too long or cannot be taken: go on from the latest checkpoint, or
+    keep the old job."""
     savepoint_timeout: PositiveDuration = 300.0
     """How long an upgrade, a suspension or a deletion waits for its savepoint."""
     ready_timeout: PositiveDuration = 600.0
     """A changed spec that is not ready within this time is rolled back."""
     rollback: bool = True
-    """Run the last good spec again when a changed one is not ready in time."""
+    """Run the last good spec again when a changed one is not ready in time, or fails before it ever was."""
     restore_from: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """A savepoint's name, or the path of a checkpoint or savepoint, to start from; used once."""
     restore_nonce: Nonce | None = None
@@ -293,7 +293,7 @@ class StreamingJobSpec(StrictModel):
     savepoint_nonce: Nonce | None = None
     """Change it to take a savepoint."""
     restart_nonce: Nonce | None = None
-    """Change it to restart the job."""
+    """Change it to restart the job, or to try a spec again that was refused."""
     deletion_policy: DeletionPolicy = DeletionPolicy.RETAIN
     """Whether checkpoints stay when the StreamingJob is deleted. Savepoints always stay."""
     savepoint_on_deletion: bool = False

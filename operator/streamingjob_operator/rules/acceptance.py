@@ -8,42 +8,62 @@ from streamingjob_operator.resource import Reason
 
 def accept_spec(draft: Draft) -> None:
     """Sets the draft's target: the live spec if it is acceptable, else what runs already."""
-    running = draft.running_hash
-    draft.target = running
+    draft.target = draft.running_hash
     if draft.spec is None:
         draft.stalled = Note(Reason.INVALID_SPEC, draft.observation.job.spec_error or "the spec cannot be read")
         return
     wanted = naming.spec_hash(draft.observation.job.raw_spec)
     if wanted == draft.status.refused_hash:
-        reason = Reason(draft.status.refusal_reason or Reason.UPGRADE_REFUSED)
-        draft.stalled = Note(reason, draft.status.refusal or "refused before")
+        _answer_refused_before(draft, wanted)
         return
     _forget_refusal(draft)
     operation = draft.status.operation
-    if operation is not None and operation.target_hash == wanted:
-        draft.target = wanted  # accepted when the operation began
+    accepted_before = operation is not None and operation.target_hash == wanted
+    if accepted_before or wanted == draft.running_hash:
+        _accept(draft, wanted)
+    else:
+        _check_pods(draft, wanted)
+
+
+def _answer_refused_before(draft: Draft, wanted: str) -> None:
+    if draft.status.refused_attempt not in (None, naming.attempt_hash(draft.observation.job.raw_spec)):
+        _forget_refusal(draft)
+        _ask_about_pods(draft, wanted)  # once more: what was in the way may be gone
         return
-    if wanted == running:
-        return
-    _check_pods(draft, wanted)
+    reason = Reason(draft.status.refusal_reason or Reason.UPGRADE_REFUSED)
+    draft.stalled = Note(reason, draft.status.refusal or "refused before")
+    if draft.target is None and reason is not Reason.INVALID_SPEC:
+        # Refused while the last good one ran; after a suspension that one goes on. Invalid pods may have been
+        # refused while nothing ran, and then nothing is what goes on.
+        draft.target = draft.status.last_good_hash
+
+
+def _accept(draft: Draft, wanted: str) -> None:
+    draft.target = wanted
+    draft.accepted = True
 
 
 def _check_pods(draft: Draft, wanted: str) -> None:
     if wanted not in draft.observation.dry_runs:
-        draft.act(StoreSpec(wanted))
-        draft.act(DryRunPods(wanted))
-        draft.waiting = Note(Reason.STARTING, "the API server is being asked whether it takes the job's pods")
+        _ask_about_pods(draft, wanted)
         return
     problem = draft.observation.dry_runs[wanted]
     if problem is None:
-        draft.target = wanted
+        _accept(draft, wanted)
     else:
         refuse(draft, wanted, Reason.INVALID_SPEC, problem)
 
 
+def _ask_about_pods(draft: Draft, wanted: str) -> None:
+    draft.act(StoreSpec(wanted))
+    draft.act(DryRunPods(wanted))
+    draft.waiting = Note(Reason.STARTING, "the API server is being asked whether it takes the job's pods")
+
+
 def refuse(draft: Draft, spec_hash: str, reason: Reason, message: str) -> None:
-    """Remember that this spec is not to be tried again; a changed spec is another one."""
+    """Remember that this spec is not to be tried again in this way; a changed spec is another one."""
     draft.status.refused_hash = spec_hash
+    draft.status.refused_attempt = naming.attempt_hash(draft.observation.job.raw_spec)
     draft.status.refusal_reason = reason
     draft.status.refusal = message
     draft.stalled = Note(reason, message)
@@ -52,5 +72,6 @@ def refuse(draft: Draft, spec_hash: str, reason: Reason, message: str) -> None:
 
 def _forget_refusal(draft: Draft) -> None:
     draft.status.refused_hash = None
+    draft.status.refused_attempt = None
     draft.status.refusal = None
     draft.status.refusal_reason = None

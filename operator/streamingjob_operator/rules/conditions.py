@@ -9,6 +9,7 @@ from streamingjob_operator.resource import (
     OperationKind,
     Reason,
 )
+from streamingjob_operator.rules.driver import LOG_MARK
 
 _ORDER = [str(kind) for kind in ConditionType]
 _STEADY = (JobPhase.RUNNING, JobPhase.SUSPENDED, JobPhase.FINISHED)
@@ -32,8 +33,7 @@ def conclude(draft: Draft) -> None:
     draft.status.observed_generation = draft.observation.job.generation
     draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
     if draft.status.phase is JobPhase.FAILED:
-        reason = Reason(draft.status.failure_reason or Reason.RESTARTS_EXHAUSTED)
-        draft.stalled = draft.stalled or Note(reason, draft.status.error or "the job has failed")
+        draft.stalled = _failure(draft)
     _set(draft, ConditionType.READY, *_ready(draft))
     _set(draft, ConditionType.RECONCILING, *_reconciling(draft))
     _set(draft, ConditionType.STALLED, *_from_note(draft.stalled, Reason.HEALTHY))
@@ -41,6 +41,15 @@ def conclude(draft: Draft) -> None:
     _set(draft, ConditionType.CHECKPOINTS_HEALTHY, *_checkpoints_healthy(draft))
     finished = draft.status.phase is JobPhase.FINISHED
     _set(draft, ConditionType.COMPLETED, finished, Reason.FINISHED if finished else Reason.NOT_FINISHED, "")
+
+
+def _failure(draft: Draft) -> Note:
+    """That it does not run comes before what is wrong with the spec that it should run."""
+    reason = Reason(draft.status.failure_reason or Reason.RESTARTS_EXHAUSTED)
+    message = draft.status.error or "the job has failed"
+    if draft.stalled is None:
+        return Note(reason, message)
+    return Note(reason, f"{message.partition(LOG_MARK)[0]}; {draft.stalled.message}")
 
 
 def _fit(text: str) -> str:

@@ -91,12 +91,9 @@ def _answer_success(draft: Draft, pod: PodView) -> None:
         # Stopped, and not by an operation of ours that is still under way: the spec says that it should run.
         restart_driver(draft, "was stopped", costs=False)
         return
-    draft.status.phase = JobPhase.FINISHED
-    draft.status.operation = None
-    draft.status.error = None
+    draft.finish()
     if report is not None and report.last_completed_checkpoint is not None:
         draft.status.checkpoint.last_completed_id = report.last_completed_checkpoint
-    draft.announce(Reason.FINISHED, "The job has ended and committed all of its output")
 
 
 def _answer_fatal_end(draft: Draft, reason: Reason, why: str) -> None:

@@ -2,7 +2,7 @@
 
 from snapshot_engine.wire.spec import JobState, UpgradeMode
 from snapshot_engine.wire.status import Phase
-from streamingjob_operator.actions import DeletePod
+from streamingjob_operator import naming
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.resource import (
     JobPhase,
@@ -12,25 +12,48 @@ from streamingjob_operator.resource import (
     Reason,
     RestorePoint,
 )
+from streamingjob_operator.rules.launching import ask_to_go
 
+_MAY_BE_LEFT_FOR_A_SUSPENSION = (OperationStep.PLAN, OperationStep.WAIT, OperationStep.START)
 _CAN_TAKE_A_SAVEPOINT = (Phase.RUNNING, Phase.RECOVERING)
 
 
 def begin_what_is_asked(draft: Draft) -> None:
-    if draft.status.operation is not None or draft.spec is None:
+    if draft.spec is None:
         return
+    operation = draft.status.operation
     if draft.spec.state is JobState.SUSPENDED:
-        _suspend(draft)
-    elif draft.status.phase is JobPhase.SUSPENDED:
+        if operation is None or operation.step in _MAY_BE_LEFT_FOR_A_SUSPENSION:
+            _suspend(draft)
+    elif operation is None or _still_starts(draft, operation):
+        _begin_what_is_due(draft)
+
+
+def _still_starts(draft: Draft, operation: Operation) -> bool:
+    """A start may hang for ever, so it keeps nobody from asking for something else."""
+    driver = draft.status.driver
+    return operation.step is OperationStep.START and (driver is None or driver.ready_at is None)
+
+
+def _begin_what_is_due(draft: Draft) -> None:
+    if draft.status.phase is JobPhase.SUSPENDED:
         _resume(draft)
     elif draft.running_hash is None:
         _start_first(draft)
-    elif _take_restore_nonce(draft):
-        _begin_restore(draft)
-    elif draft.target is not None and draft.target != draft.running_hash:
+    elif draft.accepted and draft.target != draft.running_hash:
         _begin_upgrade(draft)
-    elif _take_restart_nonce(draft):
+    elif draft.accepted and restore_is_asked(draft):
+        _begin_restore(draft)
+    elif draft.accepted and _take_restart_nonce(draft):
         _begin_restart(draft)
+    elif draft.status.operation is None and _runs_unproven_spec(draft):
+        # Another change came before it was ready, and was refused or taken back.
+        begin(draft, OperationKind.UPGRADE, OperationStep.START, target=draft.running_hash, restore=draft.lineage)
+
+
+def _runs_unproven_spec(draft: Draft) -> bool:
+    """Whether there is a way back from what runs, which must not be lost."""
+    return not draft.is_terminal and draft.status.last_good_hash not in (None, draft.running_hash)
 
 
 def driver_can_take_a_savepoint(draft: Draft) -> bool:
@@ -66,19 +89,24 @@ def begin(
 def _start_first(draft: Draft) -> None:
     if draft.target is None or draft.is_terminal:
         return
-    draft.intend_launch(draft.target, _asked_restore(draft) if _may_use_restore_from(draft) else None)
+    draft.start_afresh(draft.target, take_asked_restore(draft) if restore_is_asked(draft) else None)
     draft.announce(Reason.STARTING, "The first driver is being launched")
 
 
-def _may_use_restore_from(draft: Draft) -> bool:
+def restore_is_asked(draft: Draft) -> bool:
+    """By a changed restoreNonce; or by restoreFrom alone, as long as it was not used and nothing ever ran."""
     assert draft.spec is not None and draft.status.consumed is not None
-    unused = draft.spec.restore_from is not None and not draft.status.consumed.restore_from_used
-    draft.status.consumed.restore_from_used = draft.status.consumed.restore_from_used or unused
-    return unused
+    consumed = draft.status.consumed
+    if draft.spec.restore_nonce not in (None, consumed.restore):
+        return True
+    unused = draft.spec.restore_from is not None and not consumed.restore_from_used
+    return unused and draft.status.last_good_hash is None
 
 
-def _asked_restore(draft: Draft) -> RestorePoint:
-    assert draft.spec is not None
+def take_asked_restore(draft: Draft) -> RestorePoint:
+    assert draft.spec is not None and draft.status.consumed is not None
+    draft.status.consumed.restore = draft.spec.restore_nonce
+    draft.status.consumed.restore_from_used = True
     return RestorePoint(id=_restore_id(draft, "restore"), path=draft.spec.restore_from)
 
 
@@ -90,13 +118,15 @@ def _restore_id(draft: Draft, purpose: str) -> str:
 
 
 def _suspend(draft: Draft) -> None:
-    if draft.status.phase in (JobPhase.SUSPENDED, JobPhase.FINISHED):
+    if draft.status.phase is JobPhase.SUSPENDED:
+        _clear_drivers(draft)  # an operator may have died before it did
+    elif draft.status.phase is JobPhase.FINISHED:
         return
-    if driver_can_take_a_savepoint(draft):
+    elif driver_can_take_a_savepoint(draft):
         name = f"suspend-{draft.observation.job.generation}"
-        begin(draft, OperationKind.SUSPEND, OperationStep.STOP, savepoint=name)
+        begin(draft, OperationKind.SUSPEND, OperationStep.STOP, savepoint=name, restore=draft.lineage)
         draft.announce(Reason.SUSPENDING, f"Stopping with savepoint {name}")
-    elif _driver_pod_lives(draft):
+    elif any(pod.living for pod in draft.observation.pods_of(naming.DRIVER)):
         begin(draft, OperationKind.SUSPEND, OperationStep.KILL, restore=draft.lineage)
         draft.announce(Reason.SUSPENDING, "The driver cannot take a savepoint now; its latest checkpoint counts")
     else:
@@ -104,9 +134,7 @@ def _suspend(draft: Draft) -> None:
 
 
 def become_suspended(draft: Draft, resume: RestorePoint | None) -> None:
-    pod = draft.observation.driver_pod()
-    if pod is not None:
-        draft.act(DeletePod(pod.name, pod.uid))
+    _clear_drivers(draft)
     draft.forget_driver()
     draft.status.resume = resume
     draft.status.operation = None
@@ -116,36 +144,53 @@ def become_suspended(draft: Draft, resume: RestorePoint | None) -> None:
     draft.announce(Reason.SUSPENDED, f"Suspended; it will go on from {source}")
 
 
-def _driver_pod_lives(draft: Draft) -> bool:
-    pod = draft.observation.driver_pod()
-    return pod is not None and pod.living
+def _clear_drivers(draft: Draft) -> None:
+    for pod in draft.observation.pods_of(naming.DRIVER):
+        ask_to_go(draft, pod)
 
 
 def _resume(draft: Draft) -> None:
     if draft.target is None:
         return
     restore = draft.status.resume
-    if _take_restore_nonce(draft):
-        restore = _asked_restore(draft)
+    if draft.accepted and restore_is_asked(draft):
+        restore = take_asked_restore(draft)
     elif draft.policy.upgrade_mode is UpgradeMode.STATELESS and draft.target != draft.status.last_good_hash:
-        restore = RestorePoint(id=_restore_id(draft, "stateless"), ignore_state=True)
-    draft.status.phase = JobPhase.STARTING
-    draft.status.resume = None
-    draft.intend_launch(draft.target, restore)
+        restore = _no_state(draft)
     draft.announce(Reason.STARTING, "The job is resumed")
+    draft.status.resume = None
+    if draft.status.last_good_hash in (None, draft.target):
+        draft.status.phase = JobPhase.STARTING
+        draft.start_afresh(draft.target, restore)
+    else:
+        start_again(draft, OperationKind.UPGRADE, draft.target, restore)
+
+
+def _no_state(draft: Draft) -> RestorePoint:
+    return RestorePoint(id=_restore_id(draft, "stateless"), ignore_state=True)
+
+
+def restore_of_upgrade(draft: Draft) -> RestorePoint | None:
+    return _no_state(draft) if draft.policy.upgrade_mode is UpgradeMode.STATELESS else draft.lineage
 
 
 def _begin_upgrade(draft: Draft) -> None:
     """Planned by a pod of its own while the old driver runs on; with no driver there is nothing to
     protect."""
     assert draft.target is not None
-    stateless = draft.policy.upgrade_mode is UpgradeMode.STATELESS
-    restore = RestorePoint(id=_restore_id(draft, "stateless"), ignore_state=True) if stateless else draft.lineage
     draft.announce(Reason.UPGRADING, f"The spec has changed; upgrading with mode {draft.policy.upgrade_mode}")
-    if _driver_pod_lives(draft) and not draft.is_terminal:
-        begin(draft, OperationKind.UPGRADE, OperationStep.PLAN, target=draft.target, restore=restore)
+    if _has_driver_to_stop(draft):
+        begin(draft, OperationKind.UPGRADE, OperationStep.PLAN, target=draft.target)
+    elif restore_is_asked(draft):
+        start_again(draft, OperationKind.RESTORE, draft.target, take_asked_restore(draft))
     else:
-        start_again(draft, OperationKind.UPGRADE, draft.target, restore)
+        start_again(draft, OperationKind.UPGRADE, draft.target, restore_of_upgrade(draft))
+
+
+def _has_driver_to_stop(draft: Draft) -> bool:
+    """What is left of a job that has ended need not be stopped: the next driver waits until it is gone."""
+    pod = draft.observation.driver_pod()
+    return pod is not None and pod.living and not draft.is_terminal
 
 
 def start_again(draft: Draft, kind: OperationKind, target: str, restore: RestorePoint | None) -> None:
@@ -154,8 +199,7 @@ def start_again(draft: Draft, kind: OperationKind, target: str, restore: Restore
     draft.status.phase = JobPhase.UPGRADING
     draft.status.failure_reason = None
     draft.status.error = None
-    draft.status.restart_budget.spent = 0
-    draft.intend_launch(target, restore)
+    draft.start_afresh(target, restore)
 
 
 def _take_restart_nonce(draft: Draft) -> bool:
@@ -169,29 +213,18 @@ def _take_restart_nonce(draft: Draft) -> bool:
 def _begin_restart(draft: Draft) -> None:
     assert draft.running_hash is not None
     draft.announce(Reason.UPGRADING, "Restarting, because restartNonce has changed")
-    if _driver_pod_lives(draft):
+    if _has_driver_to_stop(draft):
         step = OperationStep.STOP if driver_can_take_a_savepoint(draft) else OperationStep.KILL
         begin(draft, OperationKind.RESTART, step, target=draft.running_hash, restore=draft.lineage)
     else:
         start_again(draft, OperationKind.RESTART, draft.running_hash, draft.lineage)
 
 
-def _take_restore_nonce(draft: Draft) -> bool:
-    assert draft.spec is not None and draft.status.consumed is not None
-    if draft.spec.restore_nonce in (None, draft.status.consumed.restore):
-        return False
-    draft.status.consumed.restore = draft.spec.restore_nonce
-    draft.status.consumed.restore_from_used = True
-    return True
-
-
 def _begin_restore(draft: Draft) -> None:
-    assert draft.spec is not None
-    target = draft.target or draft.running_hash
-    assert target is not None, "something runs, so it has a hash"
-    restore = _asked_restore(draft)
-    draft.announce(Reason.UPGRADING, f"Going back to {restore.path}, because restoreNonce has changed")
-    if _driver_pod_lives(draft):
-        begin(draft, OperationKind.RESTORE, OperationStep.KILL, target=target, restore=restore)
+    assert draft.target is not None
+    restore = take_asked_restore(draft)
+    draft.announce(Reason.UPGRADING, f"Going back to {restore.path}, as restoreFrom says")
+    if _has_driver_to_stop(draft):
+        begin(draft, OperationKind.RESTORE, OperationStep.KILL, target=draft.target, restore=restore)
     else:
-        start_again(draft, OperationKind.RESTORE, target, restore)
+        start_again(draft, OperationKind.RESTORE, draft.target, restore)

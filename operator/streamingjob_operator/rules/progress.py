@@ -40,11 +40,12 @@ def _announce_once(draft: Draft, message: str) -> None:
 
 
 def watch_first_readiness(draft: Draft) -> None:
-    """A first start has nothing to roll back to: it is left trying, and said to be late."""
+    """A driver of a spec that is not being changed has nothing to roll back to: it is left trying, and said to be
+    late."""
     driver = draft.status.driver
     if driver is None or driver.ready_at is not None:
         return
-    if draft.is_terminal or draft.status.operation is not None or draft.status.last_good_hash is not None:
+    if draft.is_terminal or draft.status.operation is not None:
         return
     if draft.has_passed(driver.launched_at, draft.policy.ready_timeout):
         why = f": {draft.waiting.message}" if draft.waiting is not None else ""

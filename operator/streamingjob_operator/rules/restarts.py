@@ -5,10 +5,11 @@ from datetime import timedelta
 from snapshot_engine.wire.spec import BackoffSpec
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.resource import Reason
+from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
 
 def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
-    """Record that a successor is to be launched, or that the budget is spent.
+    """Record that a successor is to be launched; or, with the budget spent, a rollback or the job's failure.
 
     What Kubernetes does to a pod (delete, evict, lose its node) costs nothing; what the driver does to itself
     does.
@@ -16,7 +17,8 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     driver = draft.status.driver
     assert driver is not None, "only a driver that was recorded can be restarted"
     draft.status.error = why
-    if costs and _budget_is_spent(draft, why):
+    if costs and not _spend(draft):
+        _give_up(draft, why)
         return
     wait = (
         _backoff(draft.policy.recovery.backoff, draft.status.restart_budget.spent, driver.generation) if costs else 0.0
@@ -28,21 +30,29 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     draft.intend_launch(driver.spec_hash, driver.restore, not_before)
 
 
-def _budget_is_spent(draft: Draft, why: str) -> bool:
+def _spend(draft: Draft) -> bool:
+    """Take one restart from the budget; False if none is left."""
     budget, recovery = draft.status.restart_budget, draft.policy.recovery
     last = budget.last_restart_at
     if last is not None and (draft.now - last).total_seconds() > recovery.window:
         budget.spent = 0
     if budget.spent >= recovery.max_restarts:
-        draft.fail(
-            Reason.RESTARTS_EXHAUSTED,
-            f"{budget.spent} driver restarts within {recovery.window:.0f} s (recovery.maxRestarts: "
-            f"{recovery.max_restarts}); the last driver {why}",
-        )
-        return True
+        return False
     budget.spent += 1
     budget.last_restart_at = draft.now
-    return False
+    return True
+
+
+def _give_up(draft: Draft, why: str) -> None:
+    recovery = draft.policy.recovery
+    restarts = (
+        f"{draft.status.restart_budget.spent} driver restarts within {recovery.window:.0f} s (recovery.maxRestarts: "
+        f"{recovery.max_restarts}); the last driver {why}"
+    )
+    if can_roll_back(draft):
+        roll_back(draft, f"was not ready after {restarts}")
+    else:
+        draft.fail(Reason.RESTARTS_EXHAUSTED, restarts)
 
 
 def _backoff(backoff: BackoffSpec, restarts: int, generation: int) -> float:

@@ -1,7 +1,7 @@
-"""Back to the last good spec when a changed one does not get ready. The spec itself is never written."""
+"""Back to the last good spec when a changed one fails before it was ever ready. The spec itself is never written."""
 
 from streamingjob_operator.draft import Draft
-from streamingjob_operator.resource import Operation, OperationKind, OperationStep, Reason
+from streamingjob_operator.resource import Operation, OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
 
 
@@ -9,22 +9,27 @@ def can_roll_back(draft: Draft) -> bool:
     operation, last_good = draft.status.operation, draft.status.last_good_hash
     if operation is None or last_good is None or not draft.policy.rollback:
         return False
-    starting_changed_spec = operation.kind is OperationKind.UPGRADE and operation.step is OperationStep.START
-    return starting_changed_spec and last_good != operation.target_hash
+    return operation.step is OperationStep.START and operation.target_hash != last_good
 
 
 def roll_back(draft: Draft, why: str) -> None:
     failed = draft.operation
-    assert failed.target_hash is not None, "an upgrade has a target"
+    assert failed.target_hash is not None, "what is being started has a hash"
     message = f"the changed spec {why}; the last good spec runs again"
     refuse(draft, failed.target_hash, Reason.ROLLED_BACK, message)
-    # A stateless start is not repeated: the old job's latest checkpoint is still there.
-    restore = None if failed.restore is not None and failed.restore.ignore_state else failed.restore
+    draft.status.launch = None  # or another of its drivers would be launched before the last good one's
     draft.status.operation = Operation(
         kind=OperationKind.ROLLBACK,
         step=OperationStep.KILL,
         started_at=draft.now,
         step_started_at=draft.now,
         target_hash=draft.status.last_good_hash,
-        restore=restore,
+        restore=_restore_of_last_good(failed),
     )
+
+
+def _restore_of_last_good(failed: Operation) -> RestorePoint | None:
+    """From where the old job stopped. No state, or another one, was asked for with the new spec only: the old
+    job's latest checkpoint is still there."""
+    stateless = failed.restore is not None and failed.restore.ignore_state
+    return None if stateless or failed.kind is OperationKind.RESTORE else failed.restore

@@ -2,10 +2,12 @@
 
 from snapshot_engine.wire.status import SavepointState, SavepointStatus
 from streamingjob_operator.actions import DropSavepoint, TakeSavepoint
-from streamingjob_operator.draft import Draft
+from streamingjob_operator.draft import TERMINAL_PHASES, Draft
 from streamingjob_operator.resource import (
     MAX_STATUS_SAVEPOINTS,
+    JobPhase,
     OperationKind,
+    OperationStep,
     Reason,
     SavepointRecord,
     SavepointTrigger,
@@ -13,6 +15,7 @@ from streamingjob_operator.resource import (
 from streamingjob_operator.rules.operations import driver_can_take_a_savepoint
 
 OWN_SAVEPOINTS_KEPT = 3
+_DOES_NOT_RUN = (JobPhase.SUSPENDED, *TERMINAL_PHASES)
 _TRIGGERS = {
     OperationKind.UPGRADE: SavepointTrigger.UPGRADE,
     OperationKind.SUSPEND: SavepointTrigger.SUSPEND,
@@ -29,12 +32,30 @@ def take_asked_savepoint(draft: Draft) -> None:
         draft.status.consumed.savepoint = nonce
         _record(draft, f"manual-{nonce}", SavepointTrigger.USER)
         draft.announce(Reason.SAVEPOINT_REQUESTED, f"Savepoint manual-{nonce} is requested")
-    if draft.status.operation is not None or not driver_can_take_a_savepoint(draft):
-        return
-    for record in draft.status.savepoints:
-        pending = record.state is SavepointState.PENDING and record.trigger is SavepointTrigger.USER
-        if pending and record.name not in draft.observation.savepoints_accepted:
-            draft.act(TakeSavepoint(record.name))
+    pending = [
+        record
+        for record in draft.status.savepoints
+        if record.state is SavepointState.PENDING and record.trigger is SavepointTrigger.USER
+    ]
+    if draft.status.phase in _DOES_NOT_RUN:
+        for record in pending:
+            _give_up(draft, record)
+    elif _runs_undisturbed(draft) and driver_can_take_a_savepoint(draft):
+        for record in pending:
+            if record.name not in draft.observation.savepoints_accepted:
+                draft.act(TakeSavepoint(record.name))
+
+
+def _runs_undisturbed(draft: Draft) -> bool:
+    operation = draft.status.operation
+    return operation is None or operation.step in (OperationStep.PLAN, OperationStep.WAIT)
+
+
+def _give_up(draft: Draft, record: SavepointRecord) -> None:
+    """Whoever waits for it is told; a job that runs again some day would take it of another state."""
+    error = f"the job does not run (phase {draft.status.phase}); change savepointNonce when it does"
+    failed = SavepointStatus(name=record.name, state=SavepointState.FAILED, error=error)
+    _update(draft, record, failed)
 
 
 def list_savepoints(draft: Draft) -> None:

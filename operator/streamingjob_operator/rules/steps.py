@@ -1,20 +1,28 @@
 """Takes an operation under way one step further: plan, stop, kill, start."""
 
 from snapshot_engine.wire.control import StopMode, StopRequest
-from snapshot_engine.wire.spec import SavepointFallback, UpgradeMode
+from snapshot_engine.wire.spec import JobState, SavepointFallback, UpgradeMode
 from snapshot_engine.wire.status import Phase, SavepointState
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, DropStoredSpecs, LaunchPlanner, StopJob
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
-from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, RestorePoint
+from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
 from streamingjob_operator.rules.driver import describe_end
 from streamingjob_operator.rules.launching import ask_to_go
-from streamingjob_operator.rules.operations import become_suspended, driver_can_take_a_savepoint
+from streamingjob_operator.rules.operations import (
+    become_suspended,
+    driver_can_take_a_savepoint,
+    restore_is_asked,
+    restore_of_upgrade,
+    take_asked_restore,
+)
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
 ASK_AGAIN_SECONDS = 2.0
+_GO_BACK = (OperationKind.RESTORE, OperationKind.ROLLBACK)
+"""Where the job does not go on from its end, should it have come to it."""
 
 
 def continue_operation(draft: Draft) -> None:
@@ -24,6 +32,8 @@ def continue_operation(draft: Draft) -> None:
     match operation.step:
         case OperationStep.PLAN:
             _continue_plan(draft)
+        case OperationStep.WAIT:
+            _continue_wait(draft)
         case OperationStep.STOP:
             _continue_stop(draft)
         case OperationStep.KILL:
@@ -34,58 +44,118 @@ def continue_operation(draft: Draft) -> None:
             draft.status.operation = None  # belongs to a deletion, and this job is not being deleted
 
 
+def drop_idle_planners(draft: Draft) -> None:
+    """Nobody waits for their word any more; also if that was recorded by an operator that died before it acted."""
+    operation = draft.status.operation
+    planned = operation.target_hash if operation is not None and operation.step is OperationStep.PLAN else None
+    for pod in draft.observation.pods_of(naming.PLANNER):
+        if pod.spec_hash != planned:
+            draft.act(DeletePod(pod.name, pod.uid))
+
+
 def _continue_plan(draft: Draft) -> None:
-    if draft.target != draft.operation.target_hash:
-        # The spec has changed again, or back: what is being planned is no longer wanted.
-        _delete_planners(draft)
-        draft.status.operation = None
-        draft.look_again(0.1)
+    if _is_no_longer_wanted(draft):
         return
     pod = _planner_pod(draft)
-    if pod is None:
+    if pod is not None and pod.phase == "Succeeded":
+        _begin_stop(draft)
+    elif pod is not None and pod.phase == "Failed":
+        message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
+        _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
+    elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
+        message = f"the changed spec could not be planned in time: {_why_late(pod)}"
+        _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
+    elif pod is None:
         draft.act(LaunchPlanner(draft.operation.target_hash or ""))
         draft.look_again(ASK_AGAIN_SECONDS)
-    elif pod.phase == "Succeeded":
-        _delete_planners(draft)
-        _begin_stop(draft)
-    elif pod.phase == "Failed":
-        _refuse_plan(draft, f"the changed spec cannot be planned: the planner {describe_end(pod)}")
-    elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
-        why = pod.start_problem or "its planner pod did not end"
-        _refuse_plan(draft, f"the changed spec could not be planned in time: {why}")
+
+
+def _why_late(planner: PodView | None) -> str:
+    if planner is None:
+        return "no planner pod could be made"
+    return planner.start_problem or "its planner pod did not end"
+
+
+def _is_no_longer_wanted(draft: Draft) -> bool:
+    """The spec has changed again, or back, before anything was done to the running job."""
+    if draft.target == draft.operation.target_hash:
+        return False
+    draft.status.operation = None
+    draft.look_again(0.1)
+    return True
 
 
 def _planner_pod(draft: Draft) -> PodView | None:
+    """One that is being deleted was asked by another operation, and its end says nothing."""
     target = draft.operation.target_hash
-    return next((pod for pod in draft.observation.pods_of(naming.PLANNER) if pod.spec_hash == target), None)
+    pods = draft.observation.pods_of(naming.PLANNER)
+    return next((pod for pod in pods if pod.spec_hash == target and pod.deleting_since is None), None)
 
 
-def _delete_planners(draft: Draft) -> None:
-    for pod in draft.observation.pods_of(naming.PLANNER):
-        draft.act(DeletePod(pod.name, pod.uid))
-
-
-def _refuse_plan(draft: Draft, message: str) -> None:
-    _delete_planners(draft)
-    refuse(draft, draft.operation.target_hash or "", Reason.UPGRADE_REFUSED, message)
+def _keep_running_spec(draft: Draft, reason: Reason, message: str) -> None:
+    refuse(draft, draft.operation.target_hash or "", reason, message)
     draft.status.operation = None
     draft.target = draft.running_hash
+    draft.accepted = False
 
 
 def _begin_stop(draft: Draft) -> None:
-    mode = draft.policy.upgrade_mode
-    if mode is UpgradeMode.SAVEPOINT and driver_can_take_a_savepoint(draft):
-        draft.operation.savepoint_name = f"upgrade-{draft.observation.job.generation}"
-    elif mode is UpgradeMode.SAVEPOINT:
+    """The modes are read now: they may have changed while the new spec was planned."""
+    operation, mode = draft.operation, draft.policy.upgrade_mode
+    if restore_is_asked(draft):
+        operation.kind = OperationKind.RESTORE
+        operation.restore = take_asked_restore(draft)
+        _kill(draft)
+        return
+    operation.restore = restore_of_upgrade(draft)
+    if driver_can_take_a_savepoint(draft):
+        if mode is UpgradeMode.SAVEPOINT:
+            operation.savepoint_name = f"upgrade-{draft.observation.job.generation}"
+        draft.move_to_step(OperationStep.STOP)
+        _continue_stop(draft)
+    elif mode is UpgradeMode.SAVEPOINT and _must_have_savepoint(draft):
+        draft.move_to_step(OperationStep.WAIT)
+        _continue_wait(draft)
+    else:
+        _go_on_without_stopping(draft, mode)
+
+
+def _go_on_without_stopping(draft: Draft, mode: UpgradeMode) -> None:
+    if mode is UpgradeMode.SAVEPOINT:
         draft.announce(
             Reason.SAVEPOINT_FAILED,
             "The driver cannot take a savepoint now; the upgrade goes on from the latest checkpoint",
             warning=True,
         )
-        draft.move_to_step(OperationStep.KILL)
+    _kill(draft)
+
+
+def _kill(draft: Draft) -> None:
+    draft.move_to_step(OperationStep.KILL)
+    _continue_kill(draft)
+
+
+def _must_have_savepoint(draft: Draft) -> bool:
+    """A spec that never was ready is nothing to keep running."""
+    keep = draft.policy.savepoint_fallback is SavepointFallback.KEEP_RUNNING
+    upgrades = draft.operation.kind is OperationKind.UPGRADE
+    return keep and upgrades and draft.running_hash == draft.status.last_good_hash
+
+
+def _continue_wait(draft: Draft) -> None:
+    if _is_no_longer_wanted(draft):
         return
-    draft.move_to_step(OperationStep.STOP)
-    _continue_stop(draft)
+    still_so = draft.policy.upgrade_mode is UpgradeMode.SAVEPOINT and _must_have_savepoint(draft)
+    if not still_so or driver_can_take_a_savepoint(draft) or restore_is_asked(draft):
+        _begin_stop(draft)
+    elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
+        message = (
+            f"the driver could take no savepoint within {draft.policy.savepoint_timeout:.0f} s; the old spec keeps "
+            "running, as savepointFallback says (upgradeMode: LastState goes on from the latest checkpoint)"
+        )
+        _keep_running_spec(draft, Reason.SAVEPOINT_TIMED_OUT, message)
+    else:
+        draft.waiting = Note(Reason.UPGRADING, "waiting until the running driver can take a savepoint")
 
 
 def _stop_request(draft: Draft) -> StopRequest:
@@ -120,54 +190,60 @@ def _savepoint_failure(draft: Draft) -> str | None:
 
 def _give_up_savepoint(draft: Draft, reason: Reason, why: str) -> None:
     operation = draft.operation
-    keep = draft.policy.savepoint_fallback is SavepointFallback.KEEP_RUNNING
-    if keep and operation.kind is OperationKind.UPGRADE and operation.savepoint_name is not None:
-        message = f"savepoint {operation.savepoint_name}: {why}; the old spec keeps running"
-        refuse(draft, operation.target_hash or "", reason, message)
-        draft.status.operation = None
-        draft.target = draft.running_hash
+    if operation.savepoint_name is not None and _must_have_savepoint(draft):
+        _keep_running_spec(draft, reason, f"savepoint {operation.savepoint_name}: {why}; the old spec keeps running")
         return
     asked = f"Savepoint {operation.savepoint_name}" if operation.savepoint_name else "Stopping"
     draft.announce(reason, f"{asked}: {why}; going on from the latest completed checkpoint", warning=True)
     operation.savepoint_name = None
-    draft.move_to_step(OperationStep.KILL)
-    _continue_kill(draft)
+    _kill(draft)
 
 
 def _continue_kill(draft: Draft) -> None:
-    pod = draft.observation.driver_pod()
-    if pod is None or pod.ended:
-        _finish_stop(draft, pod)
-    else:
+    living = [pod for pod in draft.observation.pods_of(naming.DRIVER) if pod.living]
+    for pod in living:
         ask_to_go(draft, pod)
+    if not living:
+        _finish_stop(draft, draft.observation.driver_pod())
 
 
 def _finish_stop(draft: Draft, pod: PodView | None) -> None:
     operation = draft.operation
     report = pod.exit.report if pod is not None and pod.exit is not None else None
-    if report is not None and report.phase is Phase.FINISHED and operation.kind is not OperationKind.ROLLBACK:
-        # It came to its end before it could be stopped; a changed spec then starts from there.
-        draft.status.phase = JobPhase.FINISHED
-        draft.status.operation = None
-        draft.announce(Reason.FINISHED, "The job has ended and committed all of its output")
+    if report is not None and report.phase is Phase.FINISHED and operation.kind not in _GO_BACK:
+        draft.finish()  # before it could be stopped; a changed spec then starts from there
         return
-    restore = _restore_after_stop(draft, report.savepoint_path if report is not None else None)
+    written = report.savepoint_path if report is not None else None
+    path = written or _completed_savepoint_path(draft, operation.savepoint_name)
+    if path is None and operation.savepoint_name is not None and _must_have_savepoint(draft):
+        message = f"the driver ended without savepoint {operation.savepoint_name}; the old spec goes on"
+        _keep_running_spec(draft, Reason.SAVEPOINT_FAILED, message)
+        return
+    _go_on_after_stop(draft, pod, _restore_after_stop(draft, path))
+
+
+def _go_on_after_stop(draft: Draft, pod: PodView | None, restore: RestorePoint | None) -> None:
+    operation = draft.operation
     if operation.kind is OperationKind.SUSPEND:
         become_suspended(draft, restore)
+        return
+    if draft.policy.state is JobState.SUSPENDED:
+        # No state was asked for with the new spec; which one is resumed is not known yet.
+        stateless = restore is not None and restore.ignore_state
+        become_suspended(draft, draft.lineage if stateless else restore)
         return
     if pod is not None:
         draft.act(DeletePod(pod.name, pod.uid))
     assert operation.target_hash is not None, "everything but a suspension has a target"
     operation.restore = restore
     draft.move_to_step(OperationStep.START)
-    draft.intend_launch(operation.target_hash, restore)
+    draft.start_afresh(operation.target_hash, restore)
 
 
-def _restore_after_stop(draft: Draft, written: str | None) -> RestorePoint | None:
+def _restore_after_stop(draft: Draft, path: str | None) -> RestorePoint | None:
     operation = draft.operation
     if operation.savepoint_name is None:
-        return operation.restore if operation.kind is not OperationKind.SUSPEND else draft.lineage
-    path = written or _completed_savepoint_path(draft, operation.savepoint_name)
+        return operation.restore
     if path is not None:
         uid = draft.observation.job.uid[:8]
         return RestorePoint(id=f"{operation.savepoint_name}-{uid}", path=path)
@@ -176,10 +252,10 @@ def _restore_after_stop(draft: Draft, written: str | None) -> RestorePoint | Non
         f"The driver ended without savepoint {operation.savepoint_name}; its latest checkpoint is used",
         warning=True,
     )
-    return draft.lineage
+    return operation.restore
 
 
-def _completed_savepoint_path(draft: Draft, name: str) -> str | None:
+def _completed_savepoint_path(draft: Draft, name: str | None) -> str | None:
     return next((s.path for s in draft.status.savepoints if s.name == name and s.path is not None), None)
 
 
@@ -188,12 +264,7 @@ def _continue_start(draft: Draft) -> None:
     if driver is not None and driver.ready_at is not None:
         draft.announce(Reason.RUNNING, f"{operation.kind} done in {_seconds_since_start(draft):.1f} s")
         draft.status.operation = None
-        draft.status.restart_budget.spent = 0
         draft.act(DropStoredSpecs(keep=frozenset({driver.spec_hash})))
-    elif draft.target not in (None, operation.target_hash, draft.running_hash):
-        # Changed again before it was ready: the next decision begins anew with the newest.
-        draft.status.operation = None
-        draft.look_again(0.1)
     elif draft.has_passed(operation.step_started_at, draft.policy.ready_timeout):
         _answer_late_start(draft)
 

@@ -7,30 +7,8 @@ from streamingjob_operator.actions import DropStoredSpecs, LaunchDriver, LaunchP
 from streamingjob_operator.observation import ContainerExit
 
 
-def plan_succeeds(world):
-    name = next(name for name in world.pods if "-plan-" in name)
-    world.change_pod(name, phase="Succeeded")
-
-
-def begin_upgrade(world, **changes):
-    world.edit(**({"parallelism": 4} | changes))
-    world.settle(2)  # the pods are checked, the planner is launched
-    assert world.status["operation"]["step"] == "Plan"
-
-
-def finish_start(world):
-    world.settle(3)
-    world.add_executors()
-    world.say()
-    world.settle(2)
-
-
-def step(world):
-    return world.status.get("operation", {}).get("step")
-
-
 def test_a_changed_spec_is_planned_while_the_old_driver_runs(running):
-    begin_upgrade(running)
+    running.begin_upgrade()
     assert running.actions(LaunchPlanner) and not running.actions(StopJob)
     assert running.driver.name == "orders-driver-1" and running.driver.living
     assert running.status["phase"] == "Upgrading"
@@ -38,7 +16,7 @@ def test_a_changed_spec_is_planned_while_the_old_driver_runs(running):
 
 
 def test_a_spec_that_cannot_be_planned_is_refused_and_the_old_one_runs_on(running):
-    begin_upgrade(running)
+    running.begin_upgrade()
     name = next(name for name in running.pods if "-plan-" in name)
     end = ContainerExit(65, "Error", None, "sink console cannot do exactly-once")
     running.change_pod(name, phase="Failed", exit=end)
@@ -58,15 +36,15 @@ def test_a_refused_spec_is_forgotten_when_the_spec_goes_back(running):
 
 
 def test_an_upgrade_with_a_savepoint(running):
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     [stop] = running.actions(StopJob)
     assert (stop.request.mode, stop.request.name) == ("savepoint", "upgrade-2")
     running.look()
     assert not running.actions(StopJob), "said once, when it was accepted"
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://bucket/orders/savepoints/upgrade-2")
-    finish_start(running)
+    running.finish_start()
     assert running.status["driver"]["restore"]["path"] == "s3://bucket/orders/savepoints/upgrade-2"
     assert running.driver.name == "orders-driver-2"
     assert running.condition("Ready") == ("True", "Running")
@@ -77,43 +55,43 @@ def test_an_upgrade_with_a_savepoint(running):
 
 def test_an_upgrade_from_the_last_state(running):
     running.edit(upgradeMode="LastState")
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     assert [action.request.mode for action in running.actions(StopJob)] == ["checkpoint"]
     running.end_driver(0, Phase.STOPPED)
-    finish_start(running)
+    running.finish_start()
     assert "restore" not in running.status["driver"]
     assert running.condition("Ready") == ("True", "Running")
 
 
 def test_a_stateless_upgrade(running):
     running.edit(upgradeMode="Stateless")
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     assert [action.request.mode for action in running.actions(StopJob)] == ["cancel"]
     running.end_driver(0, Phase.STOPPED)
-    finish_start(running)
+    running.finish_start()
     assert running.status["driver"]["restore"]["ignoreState"] is True
 
 
 def test_a_savepoint_that_takes_too_long_falls_back_to_the_last_state(running):
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     running.pass_time(301)
     running.look()
     assert "SavepointTimedOut" in running.reasons()
-    assert step(running) == "Kill"
-    finish_start(running)
+    assert running.step == "Kill"
+    running.finish_start()
     assert "restore" not in running.status["driver"] and running.driver.generation == 2
 
 
 def test_a_failed_savepoint_keeps_the_old_job_where_the_spec_says_so(running):
     running.edit(savepointFallback="KeepRunning")
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     running.say(savepoints=[running.savepoint("upgrade-3", SavepointState.FAILED, error="disk full")])
     running.settle(3)
@@ -134,15 +112,15 @@ def test_a_crash_looping_job_can_be_upgraded(running):
     running.edit(pipeline={"entrypoint": "jobs.orders:fixed"})
     running.settle(4)
     assert running.driver.living and running.status["operation"]["step"] == "Start"
-    finish_start(running)
+    running.finish_start()
     assert running.condition("Ready") == ("True", "Running")
 
 
 def test_a_new_spec_that_is_not_ready_in_time_is_rolled_back(running):
     good = running.status["lastGoodHash"]
     test_path = "s3://bucket/orders/savepoints/upgrade-2"
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     running.end_driver(0, Phase.STOPPED, savepoint_path=test_path)
     running.settle(3)
@@ -163,8 +141,8 @@ def test_a_new_spec_that_is_not_ready_in_time_is_rolled_back(running):
 
 
 def test_a_new_spec_that_ends_for_good_is_rolled_back_at_once(running):
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
     running.settle(3)
@@ -176,8 +154,8 @@ def test_a_new_spec_that_ends_for_good_is_rolled_back_at_once(running):
 
 def test_without_rollback_a_late_spec_stays_and_is_stalled(running):
     running.edit(rollback=False)
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
     running.settle(3)
@@ -189,7 +167,7 @@ def test_without_rollback_a_late_spec_stays_and_is_stalled(running):
 
 def test_the_spec_may_change_back_while_it_is_planned(running):
     before = dict(running.spec)
-    begin_upgrade(running)
+    running.begin_upgrade()
     running.spec, running.generation = before, running.generation + 1
     running.settle(3)
     assert running.status["phase"] == "Running" and "operation" not in running.status
@@ -208,10 +186,10 @@ def test_an_upgrade_survives_the_operator_at_every_step(running):
     running.look()
     for _ in range(3):
         forgetful_look()
-    plan_succeeds(running)
+    running.plan_succeeds()
     for _ in range(3):
         forgetful_look()
-    assert step(running) == "Stop" and running.status["operation"]["savepointName"] == "upgrade-2"
+    assert running.step == "Stop" and running.status["operation"]["savepointName"] == "upgrade-2"
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
     for _ in range(3):
         forgetful_look()
@@ -238,7 +216,7 @@ def test_suspend_and_resume_with_a_savepoint(running):
     running.settle(4)
     assert running.driver.generation == 2
     assert running.status["driver"]["restore"]["path"].endswith("suspend-2")
-    finish_start(running)
+    running.finish_start()
     assert running.condition("Ready") == ("True", "Running")
 
 
@@ -269,16 +247,16 @@ def test_a_driver_that_is_silent_is_not_asked_for_a_savepoint(running):
     running.report, running.silent_since = None, running.now
     running.edit(state="Suspended")
     running.look()
-    assert not running.actions(StopJob) and step(running) == "Kill"
+    assert not running.actions(StopJob) and running.step == "Kill"
 
 
 def test_a_restart_on_demand(running):
     running.edit(restartNonce=1)
     running.look()
     running.look()
-    assert step(running) == "Stop"
+    assert running.step == "Stop"
     running.end_driver(0, Phase.STOPPED)
-    finish_start(running)
+    running.finish_start()
     assert running.driver.generation == 2 and running.condition("Ready") == ("True", "Running")
     running.settle(3)
     assert running.status["driverGeneration"] == 2, "once"
@@ -310,7 +288,7 @@ def test_restore_nonce_goes_back_to_what_restore_from_names(running):
     running.settle(4)
     assert running.driver.generation == 2
     assert running.status["driver"]["restore"]["path"] == "s3://p/manual-3"
-    finish_start(running)
+    running.finish_start()
     running.settle(2)
     assert running.status["driverGeneration"] == 2
 
@@ -323,7 +301,7 @@ def test_stored_specs_that_nothing_goes_back_to_are_dropped(running):
 def test_a_region_that_recovers_does_not_make_an_upgrade_skip_its_savepoint(running):
     running.say(phase=Phase.RECOVERING, regions=[running.region(0, state=RegionState.RESTORING)])
     running.look()
-    begin_upgrade(running)
-    plan_succeeds(running)
+    running.begin_upgrade()
+    running.plan_succeeds()
     running.look()
     assert running.actions(StopJob) and not running.actions(LaunchDriver) and not running.actions(DropStoredSpecs)

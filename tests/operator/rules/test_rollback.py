@@ -1,0 +1,177 @@
+"""A new spec has a budget of its own; until it has once been ready, spending it leads back to the last good one."""
+
+import pytest
+
+FEW = {"maxRestarts": 2, "window": "24h"}
+
+
+@pytest.fixture
+def running(world):
+    world.spec["recovery"] = FEW
+    world.start()
+    return world
+
+
+def has(world, phase):
+    return lambda: world.status["phase"] == phase
+
+
+def is_back_at(world, spec_hash):
+    return lambda: world.status.get("driver", {}).get("specHash") == spec_hash
+
+
+def test_a_new_spec_whose_driver_crashes_until_the_budget_is_spent_is_rolled_back(running):
+    good = running.status["lastGoodHash"]
+    running.upgrade_to_its_start()
+    running.crash_until(is_back_at(running, good))
+    assert running.status["driverGeneration"] == 5, "the old one, the new one and its two restarts, the old one again"
+    assert running.status["restartBudget"]["spent"] == 0, "what the new spec spent is not the old one's debt"
+    assert running.status["driver"]["restore"]["path"].endswith("upgrade-2")
+    running.finish_start()
+    assert running.status["phase"] == "Running"
+    assert running.condition("Ready") == ("False", "RolledBack")
+    assert "recovery.maxRestarts: 2" in running.message("Stalled") and "boom" in running.message("Stalled")
+
+
+def test_crashes_of_the_old_spec_do_not_count_against_the_new_one(running):
+    running.crash_driver()
+    running.finish_start()
+    running.crash_driver()
+    running.settle(2)
+    running.pass_time(5)
+    running.finish_start()
+    assert running.status["restartBudget"]["spent"] == 2
+    running.upgrade_to_its_start()
+    assert running.status["restartBudget"]["spent"] == 0
+    running.crash_driver()
+    running.settle(3)
+    assert running.step == "Start" and running.driver.living
+
+
+def test_a_new_spec_that_had_no_last_good_one_fails_when_its_budget_is_spent(world):
+    world.spec["recovery"] = FEW
+    world.settle(3)
+    world.crash_until(has(world, "Failed"))
+    assert world.condition("Stalled") == ("True", "RestartsExhausted")
+
+
+def test_a_spec_that_was_ready_once_is_not_rolled_back_but_fails(running):
+    running.upgrade_to_its_start()
+    running.finish_start()
+    running.crash_until(has(running, "Failed"))
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+
+
+def test_without_rollback_a_spec_that_crashes_fails(running):
+    running.edit(rollback=False)
+    running.upgrade_to_its_start()
+    running.crash_until(has(running, "Failed"))
+    assert running.condition("Stalled") == ("True", "RestartsExhausted")
+
+
+def test_a_last_good_spec_that_crashes_too_ends_as_failed_and_says_both(running):
+    good = running.status["lastGoodHash"]
+    running.upgrade_to_its_start()
+    running.crash_until(is_back_at(running, good))
+    running.crash_until(has(running, "Failed"))
+    assert running.condition("Stalled") == ("True", "RestartsExhausted")
+    assert "the last good spec runs again" in running.message("Stalled")
+
+
+def test_a_failed_job_that_is_upgraded_starts_with_a_full_budget(running):
+    running.crash_until(has(running, "Failed"))
+    running.edit(parallelism=4)
+    running.settle(4)
+    assert running.step == "Start" and running.status["restartBudget"]["spent"] == 0
+    running.finish_start()
+    assert running.condition("Ready") == ("True", "Running")
+
+
+def test_a_resumed_job_whose_spec_was_changed_meanwhile_is_rolled_back_as_well(running):
+    good = running.status["lastGoodHash"]
+    running.edit(state="Suspended")
+    running.settle(2)
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/suspend-2")
+    running.settle(2)
+    running.edit(state="Running", parallelism=4)
+    running.settle(4)
+    assert running.status["driver"]["specHash"] != good
+    running.crash_until(is_back_at(running, good))
+    assert running.status["driver"]["restore"]["path"] == "s3://p/suspend-2"
+
+
+def test_a_resumed_job_that_does_not_get_ready_says_so(running):
+    running.edit(state="Suspended")
+    running.settle(2)
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/suspend-2")
+    running.settle(2)
+    running.edit(state="Running")
+    running.settle(4)
+    running.pass_time(601)
+    running.look()
+    assert running.condition("Stalled") == ("True", "NotReadyInTime")
+
+
+def test_a_late_spec_that_waits_for_its_next_driver_is_not_launched_once_more(running):
+    running.upgrade_to_its_start()
+    running.crash_driver()
+    running.settle(3)
+    running.crash_driver()
+    running.look()
+    assert "launch" in running.status
+    running.pass_time(601)
+    running.look()
+    assert running.status["driverGeneration"] == 3 and "driver" not in running.status
+    running.settle(3)
+    assert running.driver.generation == 4
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+
+
+def test_a_rolled_back_job_can_be_suspended_and_goes_on_with_the_last_good_spec(running):
+    good = running.status["lastGoodHash"]
+    running.upgrade_to_its_start()
+    running.crash_until(is_back_at(running, good))
+    running.finish_start()
+    running.edit(state="Suspended")
+    running.settle(2)
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/suspend")
+    running.settle(2)
+    assert running.status["phase"] == "Suspended"
+    running.edit(state="Running")
+    running.finish_start()
+    assert running.status["driver"]["specHash"] == good
+    assert running.status["driver"]["restore"]["path"] == "s3://p/suspend"
+    assert running.condition("Ready") == ("False", "RolledBack")
+
+
+@pytest.mark.parametrize("change", [{"readyTimeout": "20m"}, {"restartNonce": 1}, {"upgradeMode": "LastState"}])
+def test_a_refused_spec_is_tried_again_when_the_way_to_it_changes(running, change):
+    good = running.status["lastGoodHash"]
+    running.upgrade_to_its_start()
+    running.crash_until(is_back_at(running, good))
+    running.finish_start()
+    running.edit(**change)
+    running.settle(3)
+    assert running.step == "Plan", "planned while the last good one runs on"
+    assert running.driver.generation == 5
+
+
+def test_a_savepoint_of_a_rolled_back_job_does_not_try_the_refused_spec_again(running):
+    good = running.status["lastGoodHash"]
+    running.upgrade_to_its_start()
+    running.crash_until(is_back_at(running, good))
+    running.finish_start()
+    running.edit(savepointNonce=1)
+    running.settle(3)
+    assert "operation" not in running.status and running.condition("Stalled") == ("True", "RolledBack")
+
+
+def test_pods_that_were_refused_are_asked_for_again_at_another_attempt(running):
+    running.dry_run_answer = "an admission webhook is down"
+    running.edit(parallelism=4)
+    running.settle(3)
+    assert running.condition("Stalled") == ("True", "InvalidSpec")
+    running.dry_run_answer = None
+    running.edit(restartNonce=1)
+    running.settle(3)
+    assert running.step == "Plan"
