@@ -60,8 +60,8 @@ class Source(Subtask):
     def trigger(self, barrier: Barrier, stop: bool) -> None:
         before = self.alignment.settled
         super().trigger(barrier, stop)
-        if stop and self.alignment.settled > before:
-            self.stopped_for = barrier.checkpoint
+        if self.alignment.settled > before:
+            self.stopped_for = barrier.checkpoint if stop else None
 
     def on_aborted(self, checkpoint: int) -> None:
         if self.stopped_for == checkpoint:
