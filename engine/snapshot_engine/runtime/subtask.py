@@ -169,8 +169,8 @@ class Subtask:
     def trigger(self, barrier: Barrier, stop: bool) -> None:
         """A checkpoint begins here: the position is recorded, and the barrier goes out behind what was emitted.
 
-        With `stop` nothing follows the barrier, unless the checkpoint is aborted. A newer one without `stop` says so too:
-        none is triggered by time while a stop is under way.
+        With `stop` nothing follows the barrier, unless the checkpoint is aborted. A newer one without `stop` says so
+        too: none is triggered by time while a stop is under way.
         """
         if not self.ended:
             self._act(self._alignment.trigger(barrier, time.time()))
