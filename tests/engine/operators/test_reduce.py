@@ -12,11 +12,13 @@ from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.operator import StateTypeChanged
 from snapshot_engine.operators.records import Records
 from snapshot_engine.operators.reduce import ReduceOperator
+from snapshot_engine.operators.row_reduce import RowReduceOperator
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.user_errors import RecordMismatchError, UserFunctionError
 from snapshot_engine.state.changed_state import RecordStateChanged
 from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.state.packing import pack
+from snapshot_engine.state.restored_tables import StateSchemaChanged
 
 SCHEMA = pa.schema([("city", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
 ROWS = StreamType(SCHEMA, EventTime("at"))
@@ -35,8 +37,8 @@ def add(old: Any, new: Any) -> Any:
     return (old.city, old.n + new.n, new.at)
 
 
-def summing(fn: Any = add) -> ReduceOperator:
-    return ReduceOperator(fn, ("city",), ROWS, ROWS)
+def summing(fn: Any = add) -> RowReduceOperator:
+    return RowReduceOperator(fn, ("city",), ROWS, ROWS)
 
 
 def test_every_record_gives_the_result_so_far(bench: Any) -> None:
@@ -64,7 +66,7 @@ def test_the_next_fold_is_given_a_row_whatever_the_last_one_returned(bench: Any,
 def test_what_is_folded_keeps_the_time_of_the_new_record_where_it_is_hidden(bench: Any) -> None:
     schema = pa.schema([("city", pa.string()), (HIDDEN_TIME, pa.int64())])
     stream = StreamType(schema, EventTime(HIDDEN_TIME))
-    operator = ReduceOperator(lambda old, new: old, ("city",), stream, stream)
+    operator = RowReduceOperator(lambda old, new: old, ("city",), stream, stream)
     out = bench.open(operator, stream)
     operator.process(0, pa.record_batch({"city": ["a", "a"], HIDDEN_TIME: [5, 9]}, schema=schema))
     assert out.times() == [5, 9]
@@ -178,8 +180,8 @@ def test_a_changed_row_is_a_changed_type(bench: Any) -> None:
     operator.process(0, rows(("Rome", 1, 1)))
     state = bench.snapshot(operator)
     schema = SCHEMA.set(1, pa.field("n", pa.float64()))
-    other = ReduceOperator(add, ("city",), StreamType(schema), StreamType(schema))
-    with pytest.raises(RecordStateChanged, match=r"'reduced'.*n: int64.*n: double"):
+    other = RowReduceOperator(add, ("city",), StreamType(schema), StreamType(schema))
+    with pytest.raises(StateSchemaChanged, match=r"'op-1'.*column n was int64, is double"):
         bench.open(other, restored=[state])
 
 
