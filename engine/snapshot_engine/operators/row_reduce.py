@@ -112,7 +112,7 @@ class RowReduceOperator(Operator):
 
     def _fold(self, linked: Linked, records: Sequence[Any]) -> list[Any]:
         """The old rows, None, then the results: what `linked.before` refers to."""
-        fn, row, width = self.fn, self._folding.row, self._folding.width
+        fn, row, as_row = self.fn, self._folding.row, self._folding.as_row
         known: list[Any] = [*self._kept.rows(linked.old), None]
         add = known.append
         try:
@@ -120,10 +120,8 @@ class RowReduceOperator(Operator):
                 old = known[before]
                 if old is not None:
                     result = fn(old, result)
-                    if type(result) is tuple and len(result) == width:
-                        result = row(result)
-                    elif type(result) is not row:
-                        result = self._folding.as_row(result, self.name)
+                    if type(result) is not row:
+                        result = as_row(result, self.name)
                 add(result)
         except Exception as error:
             record = records[len(known) - linked.old.num_rows - 1]

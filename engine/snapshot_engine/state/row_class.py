@@ -26,12 +26,13 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     positions = {name: position for position, name in enumerate(names)}
 
     def replace(self: Row, /, **changes: Any) -> Row:
-        values = list(self)
-        for name, value in changes.items():
-            if name not in positions:
-                raise ValueError(f"there is no column {name!r}; the row has {', '.join(names)}")
-            values[positions[name]] = value
-        return type(self)(values)
+        values = [*self]
+        try:
+            for name in changes:
+                values[positions[name]] = changes[name]
+        except KeyError:
+            raise ValueError(f"there is no column {name!r}; the row has {', '.join(names)}") from None
+        return row(values)
 
     def as_dict(self: Row) -> dict[str, Any]:
         return dict(zip(names, self, strict=True))
@@ -51,7 +52,8 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
         "__reduce__": reduce,
         "__repr__": text,
     }
-    return type("Row", (tuple,), members)
+    row = type("Row", (tuple,), members)
+    return row
 
 
 def make_row(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
