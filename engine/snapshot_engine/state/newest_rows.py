@@ -66,8 +66,9 @@ class NewestRows:
         rows = self._table.add(keys)
         before, stored = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         stored = stored[: link_records(rows, self._table.matrix, self._store.size, before, stored)]
-        parts, places = self._taken(stored)
-        old = _joined(parts, self.schema)
+        known = stored >= 0
+        old = self._in_order(stored[known])
+        places = np.where(known, np.cumsum(known) - 1, old.num_rows)
         before = np.where(before < 0, old.num_rows + 1 + ~before, places[np.maximum(before, 0)])
         return Linked(rows, old, before, len(stored))
 
@@ -88,13 +89,19 @@ class NewestRows:
     def freeze(self, after: int | None) -> FrozenRows:
         return FrozenRows(self.codec, self.schema, self._table.freeze(after), self._store.frozen())
 
+    def _in_order(self, stored: Numbers) -> pa.RecordBatch:
+        """The stored rows with these numbers, in this order: so records meet what they need one after the other."""
+        parts, places = self._taken(stored)
+        if len(parts) > 1:
+            return pa.concat_batches(parts).take(pa.array(places))
+        return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self.schema)
+
     def _taken(self, stored: Numbers) -> tuple[list[pa.RecordBatch], Numbers]:
-        """The stored rows with these numbers, and the place of each; what is not stored has the place behind them."""
-        known = np.flatnonzero(stored >= 0)
-        places = np.full(len(stored), len(known), np.int64)
+        """The stored rows with these numbers as they come, and the place where each is."""
+        places = np.empty(len(stored), np.int64)
         parts, taken = [], 0
-        for positions, part in self._store.take(stored[known]):
-            places[known[positions]] = np.arange(taken, taken + part.num_rows)
+        for positions, part in self._store.take(stored):
+            places[positions] = np.arange(taken, taken + part.num_rows)
             parts.append(part)
             taken += part.num_rows
         return parts, places
@@ -126,9 +133,3 @@ class FrozenRows:
         for positions, rows in self.store.take(self.table.values[:, _NEWEST]):
             columns = self.codec.decode(keys.take(positions.astype(np.int32)), large=True)
             yield pa.RecordBatch.from_arrays([*columns, *rows.columns], names=[*key_names, *names])
-
-
-def _joined(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=schema)

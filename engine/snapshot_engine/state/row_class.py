@@ -52,7 +52,7 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
         "__reduce__": reduce,
         "__repr__": text,
     }
-    row = type("Row", (tuple,), members)
+    row: type[Row] = type("Row", (tuple,), members)
     return row
 
 

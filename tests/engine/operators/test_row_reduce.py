@@ -276,7 +276,8 @@ def test_results_do_not_depend_on_where_batches_are_cut_where_the_column_holds_l
                 operator = RowReduceOperator(fold, ("key",), stream, stream)
                 before, out = out, bench.open(operator, stream, restored=states)
                 out.data.extend(before.data)
-        return out.records()
+        found: list[Any] = out.records()
+        return found
 
     whole = results(12)
     assert [row.at.microsecond for row in whole[:4]] == [0, 0, 0, 1000]

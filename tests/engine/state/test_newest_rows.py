@@ -64,8 +64,8 @@ def test_rows_are_what_was_put_last_while_others_are_dropped(seed: int) -> None:
             changed[epoch] = set(keys)
             if rng.random() < 0.3:
                 after = rng.choice([None, rng.randrange(epoch)])
-                wanted = {key for number, keys in changed.items() if number > (after or 0) for key in keys}
-                frozen.append((newest.freeze(after), {key: expected[key] for key in wanted}))
+                since = {key for number, keys in changed.items() if number > (after or 0) for key in keys}
+                frozen.append((newest.freeze(after), {key: expected[key] for key in since}))
     assert content(newest.freeze(None)) == expected
     assert newest.size == len(expected)
     for view, wanted in frozen:
