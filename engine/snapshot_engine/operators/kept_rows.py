@@ -7,7 +7,7 @@ the next fold of the same batch is given the very object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from snapshot_engine.kernels.arrow_views import plain
 from snapshot_engine.kernels.newest import trace_results
-from snapshot_engine.operators.record_fields import UNFIT, fields_of, mismatch
+from snapshot_engine.operators.record_fields import UNFIT, mismatch
 from snapshot_engine.operators.rows import arrow_column, python_values, rows_of
 from snapshot_engine.state.key_codec import plain_type
 from snapshot_engine.state.newest_rows import Linked
@@ -26,8 +26,6 @@ from snapshot_engine.state.row_class import Row
 
 _SAMPLE = 256
 """So many results are looked at to see whether the function hands on what it is given."""
-
-Flags = npt.NDArray[np.bool_]
 
 
 def kept_type(type_: pa.DataType) -> pa.DataType:
@@ -69,8 +67,10 @@ class Folded:
     batch: pa.RecordBatch | None
     """The records as they came in, if they came as columns."""
     linked: Linked
+    befores: Sequence[int]
+    """`linked.before`, as Python has it."""
     known: Sequence[Row | None]
-    """What `linked.before` refers to: the old rows, None, the results."""
+    """What `befores` refer to: the old rows, None, the results."""
 
 
 class KeptRows:
@@ -88,7 +88,7 @@ class KeptRows:
 
     def convert(self, rows: Sequence[Row], operator: str) -> pa.RecordBatch:
         """Rows as they are kept. What does not fit is a RecordMismatchError that names the operator and the row."""
-        columns = fields_of(rows, self._declared, operator) if rows else [() for _ in self.names]
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [() for _ in self.names]
         try:
             arrays = [arrow_column(column, field) for column, field in zip(columns, self.schema, strict=True)]
         except UNFIT as error:
@@ -104,7 +104,7 @@ class KeptRows:
         if is_new.all():
             return records
         linked = folded.linked
-        is_old = _same(folded.results, _old(folded))
+        is_old = _same(folded.results, map(folded.known.__getitem__, folded.befores))
         origins = np.empty(len(is_new), np.int64)
         trace_results(linked.before, linked.old.num_rows, is_new, is_old, origins)
         own = [folded.results[position] for position in np.flatnonzero(~(is_new | is_old)).tolist()]
@@ -126,33 +126,22 @@ class KeptRows:
         try:
             return arrow_column(values, field)
         except UNFIT as error:
-            columns = fields_of(rows, self._declared, operator)
+            columns = list(zip(*rows, strict=True))
             raise mismatch(rows, columns, self._declared, operator, error) from None
 
     def _from_declared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Columns of the stream's own types as they are kept; nothing nested."""
-        arrays = [plain(batch.column(name)) for name in self.names]
-        cast = [
-            array if array.type == field.type else array.cast(field.type)
-            for array, field in zip(arrays, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(cast, schema=self.schema)
+        columns = zip([plain(batch.column(name)) for name in self.names], self.schema, strict=True)
+        arrays = [array if array.type == field.type else array.cast(field.type) for array, field in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _old(folded: Folded) -> Any:
-    return map(folded.known.__getitem__, folded.linked.before.tolist())
-
-
-def _same(results: Sequence[Row], others: Any) -> Flags:
+def _same(results: Sequence[Row], others: Iterable[Row | None]) -> npt.NDArray[np.bool_]:
     return np.fromiter(map(is_, results, others), np.bool_, len(results))
 
 
 def _hands_on(folded: Folded) -> bool:
     """Whether most results seem to be rows that the function was given."""
-    sample = folded.results[:_SAMPLE]
-    befores = folded.linked.before[:_SAMPLE].tolist()
-    given = sum(
-        result is record or result is folded.known[before]
-        for result, record, before in zip(sample, folded.records, befores)  # noqa: B905 (a sample of the records)
-    )
-    return 2 * given > len(sample)
+    sample = zip(folded.results[:_SAMPLE], folded.records, folded.befores)  # noqa: B905 (not all of the records)
+    given = sum(result is record or result is folded.known[before] for result, record, before in sample)
+    return 2 * given > min(_SAMPLE, len(folded.results))

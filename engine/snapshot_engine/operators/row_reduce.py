@@ -22,7 +22,7 @@ from snapshot_engine.operators.reduce import read_reduced
 from snapshot_engine.operators.stream_type import StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.state.key_codec import KeyCodec, plain_type
-from snapshot_engine.state.newest_rows import FrozenRows, Linked, NewestRows
+from snapshot_engine.state.newest_rows import FrozenRows, NewestRows
 from snapshot_engine.state.piece_chain import PieceChain
 from snapshot_engine.state.restored_tables import restored_tables
 
@@ -78,9 +78,10 @@ class RowReduceOperator(Operator):
             return
         batch = self._as_columns(data, records)
         linked = self._newest.link(self._codec.encode(self._reader.columns_of(batch, records)))
-        known = self._fold(linked, records.values)
-        results = known[linked.old.num_rows + 1 :]
-        kept = self._kept.convert_folded(Folded(results, records.values, batch, linked, known), self.name)
+        known, befores = [*self._kept.rows(linked.old), None], linked.before.tolist()
+        results = self._fold(known, befores, records.values)
+        folded = Folded(results, records.values, batch, linked, befores, known)
+        kept = self._kept.convert_folded(folded, self.name)
         self._newest.put(linked, kept, self._chain.epoch)
         times = records.timestamps if self.keeps_times else None
         put_out = Records(results, times, self.name)
@@ -110,13 +111,12 @@ class RowReduceOperator(Operator):
             return to_arrow(records, self.input)
         return None
 
-    def _fold(self, linked: Linked, records: Sequence[Any]) -> list[Any]:
-        """The old rows, None, then the results: what `linked.before` refers to."""
+    def _fold(self, known: list[Any], befores: list[int], records: Sequence[Any]) -> list[Any]:
+        """The results; they are added to `known` too, since `befores` says where in it each record has its old row."""
         fn, row, as_row = self.fn, self._folding.row, self._folding.as_row
-        known: list[Any] = [*self._kept.rows(linked.old), None]
-        add = known.append
+        first, add = len(known), known.append
         try:
-            for before, result in zip(linked.before.tolist(), records):  # noqa: B905 (one for each record)
+            for before, result in zip(befores, records):  # noqa: B905 (one for each record)
                 old = known[before]
                 if old is not None:
                     result = fn(old, result)
@@ -124,9 +124,9 @@ class RowReduceOperator(Operator):
                         result = as_row(result, self.name)
                 add(result)
         except Exception as error:
-            record = records[len(known) - linked.old.num_rows - 1]
+            record = records[len(known) - first]
             raise UserFunctionError(self.name, "the reduce function", error, record, has_record=True) from error
-        return known
+        return known[first:]
 
     def _describe(self) -> dict[str, str]:
         """For the checkpoint: keys and columns with their types."""
