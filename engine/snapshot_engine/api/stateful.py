@@ -30,10 +30,12 @@ def extract_key(fn: Callable[[Any], Any], input: StreamType) -> Step:
 
 def reduce_records(fn: Callable[[Any, Any], Any], keys: tuple[str, ...], input: StreamType) -> Step:
     from snapshot_engine.operators.reduce import ReduceOperator
+    from snapshot_engine.operators.row_reduce import RowReduceOperator, keeps_columns
 
     require_callable(fn, "reduce")
     output = without_hidden_key(input)
-    return Step(partial(ReduceOperator, fn=fn, keys=keys, input=input, output=output), output, stateful=True)
+    operator = RowReduceOperator if keeps_columns(keys, input) else ReduceOperator
+    return Step(partial(operator, fn=fn, keys=keys, input=input, output=output), output, stateful=True)
 
 
 def aggregate(aggregates: Mapping[str, Aggregate], keys: tuple[str, ...], input: StreamType) -> Step:

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_engine.operators.operator import Data
-from snapshot_engine.operators.record_fields import fields_of
+from snapshot_engine.operators.record_fields import UNFIT, fields_of, mismatch
 from snapshot_engine.operators.records import Records, visible_schema
-from snapshot_engine.operators.rows import python_values
+from snapshot_engine.operators.rows import arrow_column, python_values
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, StreamType
 from snapshot_engine.state.packing import unpack
 from snapshot_engine.state.record_keys import Key, RecordKeys
@@ -33,6 +33,17 @@ class KeyReader:
     def of_batch(self, batch: pa.RecordBatch) -> list[Key]:
         """The key of every row."""
         return self._joined([python_values(batch.column(name)) for name in self.columns])
+
+    def columns_of(self, batch: pa.RecordBatch | None, records: Records) -> list[pa.Array]:
+        """The key columns of the batch, or of the records where these never were a batch."""
+        if batch is not None:
+            return [batch.column(name) for name in self.columns]
+        columns = fields_of(records.values, self._visible, records.producer)
+        positions = [self._visible.get_field_index(name) for name in self.columns]
+        try:
+            return [arrow_column(columns[position], self._visible.field(position)) for position in positions]
+        except UNFIT as error:
+            raise mismatch(records.values, columns, self._visible, records.producer, error) from None
 
     def _joined(self, columns: list[Sequence[Any]]) -> list[Key]:
         for position, nested in enumerate(self._nested):

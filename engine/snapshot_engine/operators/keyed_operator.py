@@ -9,6 +9,16 @@ from snapshot_engine.protocol.elements import MIN_WATERMARK
 from snapshot_engine.state.record_state import RecordState, StateOwner
 
 
+def restored_state(context: OperatorContext, kind: str, reader: KeyReader) -> RecordState:
+    """The operator's state with all that the checkpoint has; its tables are not declared yet."""
+    owner = StateOwner(
+        context.uid, context.name, kind, context.key_groups, context.owned_key_groups(), context.incremental
+    )
+    state = RecordState(owner, reader.keys)
+    state.restore(iterate_states(context.restored, kind), context.reader, rescaled=context.rescaled)
+    return state
+
+
 class KeyedOperator(Operator):
     """Subclasses declare their tables in `open_state`, before which everything restored has been read."""
 
@@ -25,16 +35,7 @@ class KeyedOperator(Operator):
         self.name = context.name
         self.clock = context.clock
         states = iterate_states(context.restored, self.kind)
-        owner = StateOwner(
-            context.uid,
-            context.name,
-            self.kind,
-            context.key_groups,
-            context.owned_key_groups(),
-            context.incremental,
-        )
-        self.state = RecordState(owner, self.reader.keys)
-        self.state.restore(states, context.reader, rescaled=context.rescaled)
+        self.state = restored_state(context, self.kind, self.reader)
         self.watermark = min((state.meta["watermark"] for state in states), default=MIN_WATERMARK)
         self.open_state(context)
         self.state.all_declared()

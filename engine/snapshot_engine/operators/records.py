@@ -120,8 +120,14 @@ def to_arrow(data: pa.RecordBatch | Records, type_: StreamType) -> pa.RecordBatc
         batch, rows = data.source
         return batch if rows is None else batch.take(pa.array(rows))
     arrays = [_packed(data)] if type_.plain else _columns(data, visible_schema(type_))
+    return assembled(arrays, data, type_)
+
+
+def assembled(visible: list[pa.Array], records: Records, type_: StreamType) -> pa.RecordBatch:
+    """The columns that users see, made from the records, with the records' event times where these are hidden."""
+    arrays = [*visible]
     if HIDDEN_TIME in type_.schema.names:
-        arrays.insert(type_.schema.get_field_index(HIDDEN_TIME), _hidden_times(data))
+        arrays.insert(type_.schema.get_field_index(HIDDEN_TIME), _hidden_times(records))
     return pa.RecordBatch.from_arrays(arrays, schema=type_.schema)
 
 

@@ -1,21 +1,29 @@
-"""A running reduce: each record is folded into what its key had before, and the result goes out."""
+"""A running reduce: each record is folded into what its key had before, and the result goes out.
+
+For plain values, and for rows whose keys have lists or structs; all other rows are reduced by `row_reduce.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from snapshot_engine.operators.function_context import close_function, open_function
 from snapshot_engine.operators.key_reading import KeyReader
-from snapshot_engine.operators.keyed_operator import KeyedOperator
+from snapshot_engine.operators.keyed_operator import KeyedOperator, restored_state
 from snapshot_engine.operators.operator import Data, OperatorContext
 from snapshot_engine.operators.record_types import RowFolding, record_type
 from snapshot_engine.operators.records import Records, needs_times, to_records, visible_schema
 from snapshot_engine.operators.stream_type import StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.state.record_keys import Key
+from snapshot_engine.state.record_state import RecordState
 from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, detached
 from snapshot_engine.state.state_types import PlainCodec
+
+_TABLE = "reduced"
 
 
 class ReduceOperator(KeyedOperator):
@@ -33,8 +41,7 @@ class ReduceOperator(KeyedOperator):
         self._folding = None if input.plain else RowFolding(visible_schema(input))
 
     def open_state(self, context: OperatorContext) -> None:
-        text = record_type(self.input)
-        self._table: StateTable = self.state.declare("reduced", text, PlainCodec(text))
+        self._table = _declared(self.state, self.input)
         open_function(self.fn, context)
 
     def close(self) -> None:
@@ -79,3 +86,20 @@ class ReduceOperator(KeyedOperator):
             result = value if old is MISSING else self.fn(old, value)
             self._table.put(FLAT, key, result)
             results.append(detached(result))
+
+
+def read_reduced(
+    context: OperatorContext, reader: KeyReader, input: StreamType
+) -> tuple[list[pa.Array], list[Any]] | None:
+    """The keys, as columns, and what they had in a checkpoint of this operator; None if the checkpoint has no such."""
+    if not any(state.kind == ReduceOperator.kind for state in context.restored):
+        return None
+    state = restored_state(context, ReduceOperator.kind, reader)
+    values = _declared(state, input).spaces[FLAT]
+    state.all_declared()
+    return reader.keys.arrays(list(values)), list(values.values())
+
+
+def _declared(state: RecordState, input: StreamType) -> StateTable:
+    text = record_type(input)
+    return state.declare(_TABLE, text, PlainCodec(text))

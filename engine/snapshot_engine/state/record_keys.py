@@ -39,9 +39,15 @@ class RecordKeys:
         """The key group of every key: through the same columns, and so the same hashes, as rows are routed by."""
         if not keys:
             return np.empty(0, np.int64)
+        batch = pa.RecordBatch.from_arrays(self.arrays(keys), names=self._names)
+        return key_groups_of(batch, self._names, key_groups)
+
+    def arrays(self, keys: Sequence[Key]) -> list[pa.Array]:
+        """The columns that the keys come from."""
+        if not keys:
+            return [pa.array([], type_) for type_ in self.types]
         columns: Sequence[Sequence[Any]] = [keys] if len(self.types) == 1 else list(zip(*keys, strict=True))
-        arrays = [pa.array(column, type_) for column, type_ in zip(columns, self.types, strict=True)]
-        return key_groups_of(pa.RecordBatch.from_arrays(arrays, names=self._names), self._names, key_groups)
+        return [pa.array(column, type_) for column, type_ in zip(columns, self.types, strict=True)]
 
     def encode(self, keys: Sequence[Key]) -> bytes:
         """Many keys as bytes; column by column, because tuples are dear to pack."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
+from keyword import iskeyword
 from typing import Any
 
 _named_tuple: Any = namedtuple  # the type checker wants names that are known before the program runs
 
 Row = tuple[Any, ...]
 """A record of a stream with a schema: `row.price`, or by position. Immutable."""
+
+_MOST_PARAMETERS = 16
+"""With more columns it is quicker to put the changed values into a copy than to ask of each whether it changes."""
 
 
 @lru_cache(maxsize=1024)
@@ -23,15 +28,6 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
     # are taken from one because they are written in C.
     model = _named_tuple("Row", names, rename=True)
     getters = {name: model.__dict__[field] for name, field in zip(names, model._fields, strict=True)}
-    positions = {name: position for position, name in enumerate(names)}
-
-    def replace(self: Row, /, **changes: Any) -> Row:
-        values = list(self)
-        for name, value in changes.items():
-            if name not in positions:
-                raise ValueError(f"there is no column {name!r}; the row has {', '.join(names)}")
-            values[positions[name]] = value
-        return type(self)(values)
 
     def as_dict(self: Row) -> dict[str, Any]:
         return dict(zip(names, self, strict=True))
@@ -46,13 +42,61 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
         **getters,
         "__slots__": (),
         "_fields": names,
-        "_replace": replace,
         "_asdict": as_dict,
         "__reduce__": reduce,
         "__repr__": text,
     }
-    return type("Row", (tuple,), members)
+    row: type[Row] = type("Row", (tuple,), members)
+    row._replace = _replacer(row, names)  # type: ignore[attr-defined]
+    return row
 
 
 def make_row(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
     return row_class(names)(values)
+
+
+def _replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
+    """The method `_replace`: written for the very columns where these can be parameters, which is the quickest way."""
+    if len(names) > _MOST_PARAMETERS or not all(map(_can_be_parameter, names)):
+        return _any_replacer(row, names)
+    own = "_" * (max(map(len, names)) + 1)  # longer than any column's name, so that it can be none
+    values = [f"{own}{number}" for number in range(len(names))]
+    chosen = [f"{value} if {name} is {own}same else {name}" for value, name in zip(values, names, strict=True)]
+    source = (
+        f"def replace({own}row, /, *, {', '.join(f'{name}={own}same' for name in names)}, **{own}others):\n"
+        f"    if {own}others: {own}unknown({own}others)\n"
+        f"    {', '.join(values)}, = {own}row\n"
+        f"    return {own}class(({', '.join(chosen)},))\n"
+    )
+    scope: dict[str, Any] = {
+        f"{own}same": object(),
+        f"{own}class": row,
+        f"{own}unknown": partial(_refuse_unknown, names),
+    }
+    exec(source, scope)
+    replace: Callable[..., Row] = scope["replace"]
+    return replace
+
+
+def _can_be_parameter(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and not iskeyword(name)
+
+
+def _any_replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
+    positions = {name: position for position, name in enumerate(names)}
+
+    def replace(self: Row, /, **changes: Any) -> Row:
+        values = [*self]
+        try:
+            for name in changes:
+                values[positions[name]] = changes[name]
+        except KeyError:
+            _refuse_unknown(names, changes)
+        return row(values)
+
+    return replace
+
+
+def _refuse_unknown(names: tuple[str, ...], changes: dict[str, Any]) -> None:
+    unknown = next(name for name in changes if name not in names)
+    raise ValueError(f"there is no column {unknown!r}; the row has {', '.join(names)}")

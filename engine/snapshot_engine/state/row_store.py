@@ -39,6 +39,12 @@ class RowStore:
             self._batches[-2:] = [joined]
             self._starts.pop()
 
+    def frozen(self) -> RowStore:
+        """The rows that there are now, without copying them."""
+        frozen = RowStore(self._schema)
+        frozen._batches, frozen._starts, frozen.size = [*self._batches], [*self._starts], self.size
+        return frozen
+
     def since(self, first: int) -> list[pa.RecordBatch]:
         """The rows from number `first` on, without copying them."""
         return [
@@ -47,7 +53,7 @@ class RowStore:
             if start + batch.num_rows > first
         ]
 
-    def take(self, rows: Rows) -> Iterator[tuple[npt.NDArray[np.intp], pa.RecordBatch]]:
+    def take(self, rows: Rows | npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.intp], pa.RecordBatch]]:
         """The rows with these numbers, in parts: (positions in `rows`, the rows at these positions)."""
         if len(self._batches) == 1:
             yield np.arange(len(rows)), self._batches[0].take(pa.array(rows))

@@ -19,7 +19,7 @@ from snapshot_engine.graph.job_graph import Partitioning
 from snapshot_engine.operators.key_extract import KeyExtractOperator
 from snapshot_engine.operators.keyed_aggregate import KeyedAggregateOperator
 from snapshot_engine.operators.keyed_process import BatchKeyedProcessOperator, KeyedProcessOperator
-from snapshot_engine.operators.reduce import ReduceOperator
+from snapshot_engine.operators.row_reduce import RowReduceOperator
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME
 
 
@@ -91,7 +91,7 @@ def test_a_second_key_function_replaces_the_first(orders):
 def test_reduce_keeps_the_type_and_has_state(timed, operator_named, planned):
     stream = timed.key_by("city").reduce(add).uid("last")
     assert type_of(stream) == type_of(timed)
-    assert isinstance(operator_named("reduce", stream), ReduceOperator)
+    assert isinstance(operator_named("reduce", stream), RowReduceOperator)
 
 
 def test_running_aggregates_and_only_the_columns_they_need(orders, planned):
