@@ -160,10 +160,11 @@ def _columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
 
 
 def _unchanged(column: Sequence[Any], field: pa.Field, known: Mapping[str, tuple[list[Any], pa.Array]]) -> Any:
-    """The column as it came in, if the function handed on the very objects: times and nests are dear."""
+    """The column as it came in, if the function handed on the very objects: times are dear. Of lists and structs that
+    says nothing: they may have been changed in place."""
     values, array = known.get(field.name, ([], None))
     if array is None or array.type != field.type or len(array) != len(column):
         return None
-    if not (pa.types.is_temporal(field.type) or pa.types.is_nested(field.type)):
+    if not pa.types.is_temporal(field.type):
         return None
     return array if all(map(is_, column, values)) else None

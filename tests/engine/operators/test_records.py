@@ -251,3 +251,13 @@ def test_any_plain_value_survives_the_network(given_values: list[Any]) -> None:
     back = to_records(to_arrow(Records(given_values), PLAIN), PLAIN).values
     assert back == given_values
     assert [type(value) for value in back] == [type(value) for value in given_values]
+
+
+def test_a_list_that_was_changed_in_place_goes_out_as_it_is_now() -> None:
+    """After a map that appends to it and hands the row on."""
+    stream = StreamType(pa.schema([("tags", pa.list_(pa.string()))]))
+    batch = pa.RecordBatch.from_pydict({"tags": [["a"], []]}, schema=stream.schema)
+    records = to_records(batch, stream)
+    records.values[1][0].append("b")
+    handed_on = Records(records.values, producer="map", columns=records.columns)
+    assert to_arrow(handed_on, stream).to_pylist() == [{"tags": ["a"]}, {"tags": ["b"]}]
