@@ -22,12 +22,11 @@ from snapshot_engine.kernels.memory import (
     COPY_SLACK,
     address_of,
     copy_bytes,
-    load_byte,
     load_word,
     prefetch,
     store_word,
 )
-from snapshot_engine.kernels.mixing import hash_bytes
+from snapshot_engine.kernels.mixing import first_and_last, hash_bytes
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[Any]
@@ -49,25 +48,11 @@ _SLOT = 8 * SLOT_WORDS
 _NOTE = 8 * 4
 """The bytes of a slot, and of what is noted about a string that is looked up: its slot's words and its first slot."""
 
-_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _PRIME = np.uint64(0x9FB21C651E98DF25)
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 _OFFSET_TYPES = (types.int32, types.int64)
-
-
-@inner
-def _first_word(start: Integer, length: Integer, data_end: Integer) -> np.uint64:
-    """The first eight bytes, or all there are and zeros; `data_end` is the first address that must not be read."""
-    if length >= 8:
-        return np.uint64(load_word(start))
-    if length > 0 and start + 8 <= data_end:
-        return np.uint64(load_word(start)) & (_ALL_BITS >> np.uint64(64 - 8 * length))
-    word = np.uint64(0)
-    for i in range(length):
-        word |= np.uint64(load_byte(start + i)) << np.uint64(8 * i)
-    return word
 
 
 @inner
@@ -106,8 +91,7 @@ def _same_bytes(left: Integer, right: Integer, length: Integer) -> bool:
 @inner
 def _note(start: Integer, length: Integer, data_end: Integer, table: Integer, shift: np.uint64, note: Integer) -> None:
     """Write down what the slot of a string must hold and which is looked at first, and have that one fetched."""
-    first = _first_word(start, length, data_end)
-    last = np.uint64(load_word(start + length - 8)) if length >= 8 else first
+    first, last = first_and_last(start, length, data_end)
     if length > _SHORT:
         first = hash_bytes(start, length, data_end)
     shown = min(length, _LONGEST)
