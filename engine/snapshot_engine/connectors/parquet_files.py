@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from snapshot_engine.connectors.files import FileSource, open_input
+from snapshot_engine.connectors.parquet_strings import read_strings, string_columns
 from snapshot_engine.connectors.protocols import EndOfSplit, Position
 
 _DECODED_ROWS = 65_536
@@ -36,9 +37,13 @@ class ParquetReader:
     def __init__(self, file: str, schema: pa.Schema, position: Position) -> None:
         self._file = file
         self._schema = schema
+        self._input = open_input(file)
         # Reading ahead by threads of Arrow is for storage that is far away; here they would only be waited for.
-        self._parquet = pq.ParquetFile(open_input(file), pre_buffer="://" in file)
+        far = "://" in file
+        self._parquet = pq.ParquetFile(self._input, pre_buffer=far)
         self._refuse_other_columns(self._parquet.schema_arrow)
+        strings = {} if far else string_columns(self._parquet)
+        self._strings = {name: strings[name] for name in schema.names if name in strings}
         self._groups = self._parquet.metadata.num_row_groups
         start: tuple[int, int] = position or (0, 0)
         self._group, self._row = start
@@ -80,13 +85,20 @@ class ParquetReader:
         """The rows of one row group from `row` on, decoded step by step."""
         if group >= self._groups:
             return
-        decoded = self._parquet.iter_batches(
-            _DECODED_ROWS, row_groups=[group], columns=self._schema.names, use_threads=False
-        )
+        found = {name: read_strings(self._input, self._parquet, group, at) for name, at in self._strings.items()}
+        strings = {name: column for name, column in found.items() if column is not None}
+        others = [name for name in self._schema.names if name not in strings]
+        decoded = self._parquet.iter_batches(_DECODED_ROWS, row_groups=[group], columns=others, use_threads=False)
+        begin = 0
         for batch in decoded:
-            if batch.num_rows > row:
-                yield self._fitted(batch.slice(row))
-            row = max(0, row - batch.num_rows)
+            end = begin + batch.num_rows
+            if end > row:
+                start = max(begin, row)
+                rows = batch.slice(start - begin)
+                for name, column in strings.items():
+                    rows = rows.append_column(name, column.rows(start, end - start))
+                yield self._fitted(rows)
+            begin = end
 
     def _count_rows_left(self) -> int:
         groups = range(self._group, self._groups)

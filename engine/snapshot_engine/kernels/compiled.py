@@ -72,8 +72,8 @@ def kernel(*signatures: Signature) -> Callable[[Callable[P, R]], Callable[P, R]]
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that kernels of the same file call."""
-    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy")(function))
+    """A function that kernels of the same file call. It becomes part of them: a call would cost more than most do."""
+    return cast(Callable[P, R], numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
 
 
 def preload() -> int:

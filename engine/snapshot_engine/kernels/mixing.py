@@ -16,7 +16,6 @@ _WORD_PRIME = np.uint64(0x9FB21C651E98DF25)
 _COMBINE_PRIME = np.uint64(0x9DDFEA08EB382D69)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NO_BITS = np.uint64(0)
-_EIGHT = np.uint64(8)
 _30 = np.uint64(30)
 _27 = np.uint64(27)
 _31 = np.uint64(31)
@@ -45,28 +44,29 @@ def _take_in(state: np.uint64, word: np.uint64) -> np.uint64:
 
 
 @inner
-def hash_bytes(start: int, length: int, data_end: int) -> np.uint64:
-    """From the length, the first word, the whole words after it, and the last eight bytes (they may overlap).
+def first_and_last(start: int, length: int, data_end: int) -> tuple[np.uint64, np.uint64]:
+    """The first and the last eight bytes of a string, which may overlap; of a shorter one twice all it has, and zeros.
 
-    Words are little-endian; strings under eight bytes are one word, filled up with zeros, taken in twice. So
-    strings of up to sixteen bytes go without a branch that depends on their length. `start` and `data_end`
-    are addresses.
+    Words are little-endian. `start` and `data_end` are addresses; nothing at or behind `data_end` is read.
     """
-    end = start + length
-    state = np.uint64(length) * GOLDEN
-    if start + 8 <= data_end:
-        unused = _EIGHT * np.uint64(max(0, 8 - max(1, length)))
-        mask = _ALL_BITS >> unused if length > 0 else _NO_BITS
-        first = load_word(start) & mask
-        last = load_word(max(start, end - 8)) & mask
-    else:
-        first = _NO_BITS
-        for i in range(length):
-            first |= np.uint64(load_byte(start + i)) << np.uint64(8 * i)
-        last = first
-    state = _take_in(state, first)
+    if length >= 8:
+        return load_word(start), load_word(start + length - 8)
+    if length > 0 and start + 8 <= data_end:
+        word = load_word(start) & (_ALL_BITS >> np.uint64(64 - 8 * length))
+        return word, word
+    word = _NO_BITS
+    for i in range(length):
+        word |= np.uint64(load_byte(start + i)) << np.uint64(8 * i)
+    return word, word
+
+
+@inner
+def hash_bytes(start: int, length: int, data_end: int) -> np.uint64:
+    """From the length, the first word, the whole words after it, and the last one (see `first_and_last`)."""
+    first, last = first_and_last(start, length, data_end)
+    state = _take_in(np.uint64(length) * GOLDEN, first)
     position = start + 8
-    while position < end - 8:
+    while position < start + length - 8:
         state = _take_in(state, load_word(position))
         position += 8
     return mix(_take_in(state, last))

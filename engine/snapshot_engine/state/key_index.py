@@ -12,8 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from snapshot_engine.kernels.arrow_views import ByteStrings, Rows, Words
-from snapshot_engine.kernels.bytes_table import add_byte_strings, find_byte_strings
-from snapshot_engine.kernels.hashing import hash_byte_strings
+from snapshot_engine.kernels.bytes_table import (
+    SLOT_WORDS,
+    add_byte_strings,
+    find_byte_strings,
+    move_byte_strings,
+    new_notes,
+)
 from snapshot_engine.kernels.memory import COPY_SLACK
 from snapshot_engine.kernels.tuple_table import add_tuples, find_tuples, hash_tuples, rehash
 from snapshot_engine.kernels.word_table import add_words, find_words, rehash_words
@@ -69,12 +74,13 @@ def _rows_at(bits: int) -> int:
     return (1 << bits) * 5 // 8
 
 
-def _empty_slots(bits: int, spare: Words | None = None) -> Words:
-    if spare is not None and len(spare) == 2 << bits:
+def _empty_slots(bits: int, spare: Words | None = None, words: int = 2) -> Words:
+    """`words` is how many make a slot."""
+    if spare is not None and len(spare) == words << bits:
         spare.fill(0)
         return spare
     # Filled rather than `np.zeros`: NumPy asks for large pages only for memory that it does not get zeroed.
-    slots = np.empty(2 << bits, np.int64)
+    slots = np.empty(words << bits, np.int64)
     slots.fill(0)
     return slots
 
@@ -211,19 +217,18 @@ class ByteIndex:
     def __init__(self, bits: int, spare_slots: Words | None = None) -> None:
         self.size = 0
         self._bits = bits
-        self.slots = _empty_slots(bits, spare_slots)
-        self._hashes = np.empty(_rows_at(bits), np.uint64)
+        self.slots = _empty_slots(bits, spare_slots, SLOT_WORDS)
         self._ends = np.zeros(_rows_at(bits) + 1, np.int64)
         self._arena = np.empty(16 * _rows_at(bits), np.uint8)
         self._null_row = _NO_ROW
 
     @property
     def capacity(self) -> int:
-        return len(self._hashes)
+        return len(self._ends) - 1
 
     @property
     def nbytes(self) -> int:
-        return self.slots.nbytes + self._hashes.nbytes + self._ends.nbytes + self._arena.nbytes
+        return self.slots.nbytes + self._ends.nbytes + self._arena.nbytes
 
     def add(self, keys: ByteKeys) -> Rows:
         if keys.valid is None:
@@ -238,9 +243,7 @@ class ByteIndex:
     def find(self, keys: ByteKeys) -> Rows:
         rows = np.empty(len(keys), np.int32)
         data, offsets = keys.strings
-        find_byte_strings(
-            data, offsets, _hashes_of(keys.strings), self.slots, 64 - self._bits, self._arena, self._ends, rows
-        )
+        find_byte_strings(data, offsets, self.slots, 64 - self._bits, self._arena, self._ends, new_notes(), rows)
         if keys.valid is not None:
             rows[~keys.valid] = self._null_row
         return rows
@@ -252,20 +255,19 @@ class ByteIndex:
     def _add_strings(self, strings: ByteStrings) -> Rows:
         data, offsets = strings
         rows = np.empty(len(offsets) - 1, np.int32)
-        hashes = _hashes_of(strings)
+        notes = new_notes()
         done = 0
         while True:
             self.size, done = add_byte_strings(
                 data,
                 offsets,
-                hashes,
                 done,
                 self.slots,
                 64 - self._bits,
                 self._arena,
                 self._ends,
-                self._hashes,
                 self.size,
+                notes,
                 rows,
             )
             if done == len(rows):
@@ -274,7 +276,7 @@ class ByteIndex:
 
     def _make_room(self, length: int) -> None:
         """For one more row with a string of `length` bytes."""
-        if self.size == len(self._hashes):
+        if self.size == self.capacity:
             self._grow()
         used = int(self._ends[self.size])
         if used + length + COPY_SLACK > len(self._arena):
@@ -288,18 +290,11 @@ class ByteIndex:
             self._null_row = self.size
             self.size += 1
             self._ends[self.size] = self._ends[self.size - 1]
-            self._hashes[self._null_row] = 0
         return self._null_row
 
     def _grow(self) -> None:
         self._bits += 1
-        self._hashes = _grown(self._hashes, _rows_at(self._bits))
         self._ends = _grown(self._ends, _rows_at(self._bits) + 1)
-        self.slots = _empty_slots(self._bits)
-        rehash(self._hashes[: self.size], self._null_row, self.slots, 64 - self._bits)
-
-
-def _hashes_of(strings: ByteStrings) -> npt.NDArray[np.uint64]:
-    hashes = np.empty(len(strings.offsets) - 1, np.uint64)
-    hash_byte_strings(strings.data, strings.offsets, hashes)
-    return hashes
+        smaller = self.slots
+        self.slots = _empty_slots(self._bits, words=SLOT_WORDS)
+        move_byte_strings(smaller, self.slots, 64 - self._bits)
