@@ -202,9 +202,14 @@ def start_again(draft: Draft, kind: OperationKind, target: str, restore: Restore
     draft.start_afresh(target, restore)
 
 
+def restart_is_asked(draft: Draft) -> bool:
+    assert draft.spec is not None and draft.status.consumed is not None
+    return draft.spec.restart_nonce not in (None, draft.status.consumed.restart)
+
+
 def _take_restart_nonce(draft: Draft) -> bool:
     assert draft.spec is not None and draft.status.consumed is not None
-    if draft.spec.restart_nonce in (None, draft.status.consumed.restart):
+    if not restart_is_asked(draft):
         return False
     draft.status.consumed.restart = draft.spec.restart_nonce
     return True
