@@ -170,7 +170,7 @@ def _continue_stop(draft: Draft) -> None:
     pod = draft.observation.driver_pod()
     if pod is None or pod.ended:
         _finish_stop(draft, pod)
-    elif (failure := _savepoint_failure(draft)) is not None:
+    elif (failure := savepoint_failure(draft)) is not None:
         _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, failure)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         waited = f"no end after {draft.policy.savepoint_timeout:.0f} s"
@@ -180,7 +180,7 @@ def _continue_stop(draft: Draft) -> None:
         draft.look_again(ASK_AGAIN_SECONDS)
 
 
-def _savepoint_failure(draft: Draft) -> str | None:
+def savepoint_failure(draft: Draft) -> str | None:
     report, name = draft.observation.report, draft.operation.savepoint_name
     if report is None or name is None:
         return None
