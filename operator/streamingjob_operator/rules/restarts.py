@@ -7,6 +7,9 @@ from streamingjob_operator.draft import Draft
 from streamingjob_operator.resource import Reason
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
+LONGEST_BACKOFF_SECONDS = 30 * 86400.0
+"""Whatever the spec says: its end must be a date that can be written down."""
+
 
 def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     """Record that a successor is to be launched; or, with the budget spent, a rollback or the job's failure.
@@ -59,7 +62,14 @@ def _backoff(backoff: BackoffSpec, restarts: int, generation: int) -> float:
     """The first restart is at once; then initial, times multiplier each, up to max, with jitter."""
     if restarts <= 1:
         return 0.0
-    wait = min(backoff.initial * backoff.multiplier ** (restarts - 2), backoff.max)
+    wait = min(_grown(backoff, restarts - 2), LONGEST_BACKOFF_SECONDS)
     # Spread by the generation instead of at random: the decision stays a pure function of what was observed.
     spread = ((generation * 2654435761) % 1000) / 500 - 1
     return wait * (1 + backoff.jitter * spread)
+
+
+def _grown(backoff: BackoffSpec, times: int) -> float:
+    try:
+        return min(backoff.initial * backoff.multiplier**times, backoff.max)
+    except OverflowError:  # the power alone is beyond a float's range
+        return backoff.max if backoff.initial else 0.0
