@@ -45,3 +45,42 @@ def test_a_progress_window_of_ages_is_as_good_as_none(running):
     running.pass_time(86400)
     running.settle(2)
     assert running.condition("CheckpointsHealthy")[0] == "True"
+
+
+def test_restarts_older_than_the_window_do_not_count(running):
+    """One crash in 9 minutes, with 10 allowed in 10 minutes."""
+    for _ in range(30):
+        crash_and_come_back(running, wait=9 * 60)
+        assert running.status["phase"] == "Running", running.status["error"]
+
+
+def crash_every(world, seconds, times):
+    for number in range(times):
+        world.crash_driver()
+        world.look()
+        if world.status["phase"] == "Failed":
+            return number
+        world.pass_time(seconds)
+        world.finish_start()
+    return times
+
+
+def test_as_many_restarts_as_are_allowed_in_each_window_go_on_for_ever(world):
+    world.spec["recovery"] = {"maxRestarts": 10, "window": "10m", "backoff": {"max": "1s"}}
+    world.start()
+    assert crash_every(world, 61, 60) == 60
+
+
+def test_more_restarts_than_are_allowed_in_one_window_fail_the_job(world):
+    world.spec["recovery"] = {"maxRestarts": 10, "window": "10m", "backoff": {"max": "1s"}}
+    world.start()
+    assert crash_every(world, 55, 60) == 10
+    assert "10 driver restarts within 600 s (recovery.maxRestarts: 10)" in world.status["error"]
+
+
+def test_a_budget_that_an_older_operator_recorded_still_counts(running):
+    running.status["restartBudget"] = {"spent": 10, "lastRestartAt": running.now.isoformat()}
+    running.pass_time(60)
+    running.crash_driver()
+    running.look()
+    assert running.status["phase"] == "Failed"
