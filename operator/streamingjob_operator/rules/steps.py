@@ -9,7 +9,7 @@ from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
-from streamingjob_operator.rules.driver import describe_end
+from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
     become_suspended,
@@ -21,6 +21,8 @@ from streamingjob_operator.rules.operations import (
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
 ASK_AGAIN_SECONDS = 2.0
+PLAN_AGAIN_SECONDS = 10.0
+"""Between the making of two planner pods, at least."""
 _GO_BACK = (OperationKind.RESTORE, OperationKind.ROLLBACK)
 """Where the job does not go on from its end, should it have come to it."""
 
@@ -59,7 +61,7 @@ def _continue_plan(draft: Draft) -> None:
     pod = _planner_pod(draft)
     if pod is not None and pod.phase == "Succeeded":
         _begin_stop(draft)
-    elif pod is not None and pod.phase == "Failed":
+    elif pod is not None and _has_said_no(pod):
         message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
@@ -68,11 +70,31 @@ def _continue_plan(draft: Draft) -> None:
     elif pod is None:
         draft.act(LaunchPlanner(draft.operation.target_hash or ""))
         draft.look_again(ASK_AGAIN_SECONDS)
+    elif pod.ended:
+        _plan_again(draft, pod)
+    elif pod.start_problem is not None:
+        draft.waiting = Note(Reason.UPGRADING, f"the planner {pod.name} cannot start: {pod.start_problem}")
+
+
+def _has_said_no(planner: PodView) -> bool:
+    """Any other end (eviction, no memory, storage that did not answer) says nothing about the spec."""
+    return planner.exit is not None and planner.exit.code in FATAL_EXITS
+
+
+def _plan_again(draft: Draft, ended: PodView) -> None:
+    what = f"the planner {describe_end(ended)}; it is tried again"
+    draft.waiting = Note(Reason.UPGRADING, what)
+    if draft.has_passed(ended.created_at, PLAN_AGAIN_SECONDS):
+        draft.announce(Reason.UPGRADING, what[0].upper() + what[1:], warning=True)
+        draft.act(DeletePod(ended.name, ended.uid))
+        draft.look_again(ASK_AGAIN_SECONDS)
 
 
 def _why_late(planner: PodView | None) -> str:
     if planner is None:
         return "no planner pod could be made"
+    if planner.ended:
+        return f"the planner {describe_end(planner)}"
     return planner.start_problem or "its planner pod did not end"
 
 
