@@ -43,7 +43,7 @@ def _continue(draft: Draft) -> None:
 def _begin(draft: Draft) -> None:
     target = _hash_to_clean_by(draft)
     if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
-        name = f"deletion-{draft.observation.job.uid[:8]}"
+        name = naming.savepoint_name("deletion", draft.observation.job.uid)
         begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=name)
         draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
     else:

@@ -123,7 +123,8 @@ def _suspend(draft: Draft) -> None:
     elif draft.status.phase is JobPhase.FINISHED:
         return
     elif driver_can_take_a_savepoint(draft):
-        name = f"suspend-{draft.observation.job.generation}"
+        job = draft.observation.job
+        name = naming.savepoint_name(f"suspend-{job.generation}", job.uid)
         begin(draft, OperationKind.SUSPEND, OperationStep.STOP, savepoint=name, restore=draft.lineage)
         draft.announce(Reason.SUSPENDING, f"Stopping with savepoint {name}")
     elif any(pod.living for pod in draft.observation.pods_of(naming.DRIVER)):

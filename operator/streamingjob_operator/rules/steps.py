@@ -132,7 +132,8 @@ def _begin_stop(draft: Draft) -> None:
     operation.restore = restore_of_upgrade(draft)
     if driver_can_take_a_savepoint(draft):
         if mode is UpgradeMode.SAVEPOINT:
-            operation.savepoint_name = f"upgrade-{draft.observation.job.generation}"
+            job = draft.observation.job
+            operation.savepoint_name = naming.savepoint_name(f"upgrade-{job.generation}", job.uid)
         draft.move_to_step(OperationStep.STOP)
         _continue_stop(draft)
     elif mode is UpgradeMode.SAVEPOINT and _must_have_savepoint(draft):
@@ -267,8 +268,7 @@ def _restore_after_stop(draft: Draft, path: str | None) -> RestorePoint | None:
     if operation.savepoint_name is None:
         return operation.restore
     if path is not None:
-        uid = draft.observation.job.uid[:8]
-        return RestorePoint(id=f"{operation.savepoint_name}-{uid}", path=path)
+        return RestorePoint(id=operation.savepoint_name, path=path)
     draft.announce(
         Reason.SAVEPOINT_FAILED,
         f"The driver ended without savepoint {operation.savepoint_name}; its latest checkpoint is used",
