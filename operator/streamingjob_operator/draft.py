@@ -1,7 +1,7 @@
 """A decision while it is being made: the status to be, the actions, the announcements."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
 from streamingjob_operator.actions import Action, Announcement
@@ -21,6 +21,8 @@ from streamingjob_operator.resource import (
 # Timeouts and limits while the live spec cannot be read: a running job still has to be looked after.
 _DEFAULT_POLICY = StreamingJobSpec(pipeline=PipelineSpec(source="pass"))
 
+LONGEST_WAIT_SECONDS = 86400.0
+"""A timer that is set for longer is set again then."""
 TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
 
 
@@ -100,7 +102,7 @@ class Draft:
 
     def look_again(self, seconds: float) -> None:
         """Ask for another look when the clock may change the decision; the earliest request counts."""
-        seconds = max(seconds, 0.1)
+        seconds = min(max(seconds, 0.1), LONGEST_WAIT_SECONDS)
         self.look_again_in = seconds if self.look_again_in is None else min(self.look_again_in, seconds)
 
     def look_again_at(self, moment: datetime) -> None:
@@ -108,10 +110,10 @@ class Draft:
 
     def has_passed(self, since: datetime, seconds: float) -> bool:
         """Whether so many seconds have passed; if not, a look is asked for when they have."""
-        deadline = since + timedelta(seconds=seconds)
-        if self.now >= deadline:
+        left = seconds - (self.now - since).total_seconds()  # a deadline may lie beyond what a datetime can hold
+        if left <= 0:
             return True
-        self.look_again_at(deadline)
+        self.look_again(left)
         return False
 
     def move_to_step(self, step: OperationStep) -> None:

@@ -100,6 +100,12 @@ def cleaner_pod_name(job: str, uid: str) -> str:
     return f"{job}-clean-{uid[:8]}"
 
 
+def savepoint_name(purpose: str, uid: str) -> str:
+    """Carries the job's uid: another job of the same name, on the same storage, begins its generations and nonces anew,
+    and savepoints outlive the jobs they are of."""
+    return f"{purpose}-{uid[:8]}"
+
+
 def driver_service_name(job: str) -> str:
     return f"{job}-driver"
 

@@ -206,8 +206,13 @@ class Operation(TolerantModel):
 
 
 class RestartBudget(TolerantModel):
+    """Counts driver restarts within recovery.window, in a size that does not grow with recovery.maxRestarts."""
+
     spent: int = 0
-    """Driver restarts of the present spec since the last quiet window."""
+    """Driver restarts of the present spec since windowStartedAt."""
+    spent_before: int = 0
+    """Those of the window before; they count for less the older the present one is."""
+    window_started_at: AwareDatetime | None = None
     last_restart_at: AwareDatetime | None = None
 
 

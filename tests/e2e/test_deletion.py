@@ -40,7 +40,8 @@ def test_state_that_is_deleted_is_gone_but_for_savepoints(job):
     job.until_ready()
     job.until_checkpoint(2)
     job.patch(savepointNonce=7)
-    job.until("the savepoint", lambda s: s["savepoints"][0]["state"] == "Completed")
+    status = job.until("the savepoint", lambda s: s["savepoints"][0]["state"] == "Completed")
+    name = status["savepoints"][0]["name"]
     delete(job)
     assert sorted(entry.name for entry in storage(job).iterdir()) == ["savepoints"]
-    assert (storage(job) / "savepoints" / "manual-7" / "manifest.json").exists()
+    assert (storage(job) / "savepoints" / name / "manifest.json").exists()

@@ -21,7 +21,7 @@ def test_an_upgrade_is_finished_by_the_operators_successor(job, operator):
     operator.kill()
     status = job.until("the upgrade's end", lambda s: s["phase"] == "Running" and "operation" not in s)
     assert status["driver"]["generation"] == 2, "no second driver was made for it"
-    assert status["driver"]["restore"]["path"].endswith("upgrade-2"), "the savepoint was not lost with the operator"
+    assert status["driver"]["restore"]["id"].startswith("upgrade-2-"), "the savepoint was not lost with the operator"
     job.until_finished()
     check_windows(job.output, COUNT)
 

@@ -121,9 +121,13 @@ class RestartBudget:
     def _delay(self, restart: int, random: float) -> float:
         if restart <= 1:
             return 0.0
-        exponent = min(restart - 2, 200)  # a float's range; the maximum is reached long before
-        delay = min(self.config.first_delay * self.config.factor**exponent, self.config.max_delay)
-        return delay * (1.0 + self.config.jitter * (2.0 * random - 1.0))
+        return self._grown(restart - 2) * (1.0 + self.config.jitter * (2.0 * random - 1.0))
+
+    def _grown(self, times: int) -> float:
+        try:
+            return min(self.config.first_delay * self.config.factor**times, self.config.max_delay)
+        except OverflowError:  # the power alone is beyond a float's range
+            return self.config.max_delay if self.config.first_delay else 0.0
 
     def _give_up(self, what: str) -> GiveUp:
         quiet = f"without {self.config.quiet_time:g} s of quiet between them"

@@ -212,7 +212,8 @@ class RecoverySpec(StrictModel):
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] = 10
     """More restarts than this within the window fail the job."""
     window: PositiveDuration = 600.0
-    """Restarts older than this no longer count."""
+    """Driver restarts older than this no longer count. A region's restarts count until it has run for this long
+    without a failure."""
     objective: PositiveDuration = 10.0
     """How long a recovery may take; slower ones raise an alert."""
     progress_window: PositiveDuration = 600.0

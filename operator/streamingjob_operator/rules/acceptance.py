@@ -57,7 +57,8 @@ def _check_pods(draft: Draft, wanted: str) -> None:
 def _ask_about_pods(draft: Draft, wanted: str) -> None:
     draft.act(StoreSpec(wanted))
     draft.act(DryRunPods(wanted))
-    draft.waiting = Note(Reason.STARTING, "the API server is being asked whether it takes the job's pods")
+    reason = Reason.STARTING if draft.status.driver_generation == 0 else Reason.UPGRADING
+    draft.waiting = Note(reason, "the API server is being asked whether it takes the job's pods")
 
 
 def refuse(draft: Draft, spec_hash: str, reason: Reason, message: str) -> None:

@@ -1,5 +1,6 @@
 """Concludes a decision: the phase, and the conditions that say why."""
 
+from snapshot_engine.wire.spec import JobState
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.resource import (
     MAX_MESSAGE_LENGTH,
@@ -10,9 +11,11 @@ from streamingjob_operator.resource import (
     Reason,
 )
 from streamingjob_operator.rules.driver import LOG_MARK
+from streamingjob_operator.rules.operations import restart_is_asked, restore_is_asked
 
 _ORDER = [str(kind) for kind in ConditionType]
 _STEADY = (JobPhase.RUNNING, JobPhase.SUSPENDED, JobPhase.FINISHED)
+_AT_REST = (*_STEADY, JobPhase.FAILED)
 _LASTING = (JobPhase.SUSPENDED, JobPhase.FINISHED, JobPhase.FAILED, JobPhase.DELETING)
 _PHASE_REASONS = {
     JobPhase.PENDING: Reason.STARTING,
@@ -32,15 +35,37 @@ def conclude(draft: Draft) -> None:
     draft.status.phase = _phase(draft)
     draft.status.observed_generation = draft.observation.job.generation
     draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
-    if draft.status.phase is JobPhase.FAILED:
+    undecided = _undecided(draft)
+    if draft.status.phase is JobPhase.FAILED and undecided is None:
         draft.stalled = _failure(draft)
-    _set(draft, ConditionType.READY, *_ready(draft))
-    _set(draft, ConditionType.RECONCILING, *_reconciling(draft))
+    _set(draft, ConditionType.READY, *_ready(draft, undecided))
+    _set(draft, ConditionType.RECONCILING, *_reconciling(draft, undecided))
     _set(draft, ConditionType.STALLED, *_from_note(draft.stalled, Reason.HEALTHY))
     _set(draft, ConditionType.DEGRADED, *_degraded(draft))
     _set(draft, ConditionType.CHECKPOINTS_HEALTHY, *_checkpoints_healthy(draft))
     finished = draft.status.phase is JobPhase.FINISHED
     _set(draft, ConditionType.COMPLETED, finished, Reason.FINISHED if finished else Reason.NOT_FINISHED, "")
+
+
+def _undecided(draft: Draft) -> Note | None:
+    """Said while a changed spec has been seen, and neither refused nor begun with.
+
+    The conditions carry the new generation from the first look on, and whoever waits for them must not take the
+    old spec's word for the new one's.
+    """
+    if draft.status.phase not in _AT_REST or draft.spec is None or draft.stalled is not None:
+        return None
+    if draft.accepted and not _is_due(draft):
+        return None
+    return draft.waiting or Note(Reason.UPGRADING, "the changed spec has been seen, and is acted on next")
+
+
+def _is_due(draft: Draft) -> bool:
+    """Whether the accepted spec asks for something that this look could not begin, such as one that ended another
+    operation."""
+    if draft.policy.state is JobState.SUSPENDED:
+        return False
+    return draft.target != draft.running_hash or restore_is_asked(draft) or restart_is_asked(draft)
 
 
 def _failure(draft: Draft) -> Note:
@@ -80,10 +105,12 @@ def _all_regions_run(draft: Draft) -> bool:
     return running == total
 
 
-def _ready(draft: Draft) -> tuple[bool, Reason, str]:
+def _ready(draft: Draft, undecided: Note | None) -> tuple[bool, Reason, str]:
     """Ready is: as the spec asks. A spec that was refused is not, even if the old one runs well."""
     if draft.stalled is not None:
         return False, draft.stalled.reason, draft.stalled.message
+    if undecided is not None:
+        return False, undecided.reason, undecided.message
     phase = draft.status.phase
     if phase in _STEADY:
         return True, _PHASE_REASONS[phase], _ready_message(draft)
@@ -98,7 +125,9 @@ def _ready_message(draft: Draft) -> str:
     return ""
 
 
-def _reconciling(draft: Draft) -> tuple[bool, Reason, str]:
+def _reconciling(draft: Draft, undecided: Note | None) -> tuple[bool, Reason, str]:
+    if undecided is not None:
+        return True, undecided.reason, undecided.message
     phase = draft.status.phase
     under_way = draft.stalled is None and phase not in _STEADY and phase is not JobPhase.FAILED
     if not under_way:

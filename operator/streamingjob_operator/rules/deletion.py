@@ -7,9 +7,10 @@ from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinalizer, StopJob, StoreSpec
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
-from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason
+from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, SavepointRecord
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint
+from streamingjob_operator.rules.steps import savepoint_failure
 
 ASK_AGAIN_SECONDS = 2.0
 CLEANUP_TIMEOUT_SECONDS = 300.0
@@ -42,7 +43,7 @@ def _continue(draft: Draft) -> None:
 def _begin(draft: Draft) -> None:
     target = _hash_to_clean_by(draft)
     if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
-        name = f"deletion-{draft.observation.job.uid[:8]}"
+        name = naming.savepoint_name("deletion", draft.observation.job.uid)
         begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=name)
         draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
     else:
@@ -68,14 +69,20 @@ def _continue_stop(draft: Draft) -> None:
     pod = draft.observation.driver_pod()
     if pod is None or pod.ended:
         _after_driver(draft)
+    elif savepoint_failure(draft) is not None:  # announced when it was listed
+        _kill(draft)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         message = f"No savepoint after {draft.policy.savepoint_timeout:.0f} s; the job is deleted without one"
         draft.announce(Reason.SAVEPOINT_TIMED_OUT, message, warning=True)
-        draft.move_to_step(OperationStep.KILL)
-        _continue_kill(draft)
+        _kill(draft)
     elif not draft.observation.stop_accepted:
         draft.act(StopJob(StopRequest(mode=StopMode.SAVEPOINT, name=draft.operation.savepoint_name)))
         draft.look_again(ASK_AGAIN_SECONDS)
+
+
+def _kill(draft: Draft) -> None:
+    draft.move_to_step(OperationStep.KILL)
+    _continue_kill(draft)
 
 
 def _continue_kill(draft: Draft) -> None:
@@ -87,11 +94,39 @@ def _continue_kill(draft: Draft) -> None:
 
 
 def _after_driver(draft: Draft) -> None:
-    if draft.policy.deletion_policy is DeletionPolicy.DELETE and draft.operation.target_hash is not None:
+    if _checkpoints_are_all_there_is(draft):
+        message = f"No savepoint was taken before the job was deleted; its checkpoints are left in {_where(draft)}"
+        draft.announce(Reason.SAVEPOINT_FAILED, message, warning=True)
+        draft.act(RemoveFinalizer())
+    elif draft.policy.deletion_policy is DeletionPolicy.DELETE and draft.operation.target_hash is not None:
         draft.move_to_step(OperationStep.CLEAN)
         _continue_clean(draft)
     else:
         draft.act(RemoveFinalizer())
+
+
+def _checkpoints_are_all_there_is(draft: Draft) -> bool:
+    """Of a state that a savepoint was to keep: then they stay, whatever the policy says."""
+    if not draft.policy.savepoint_on_deletion or not _has_state(draft):
+        return False
+    return not any(_keeps_the_state(draft, record) for record in draft.status.savepoints)
+
+
+def _has_state(draft: Draft) -> bool:
+    pod = draft.observation.driver_pod()
+    last_word = pod.exit.report if pod is not None and pod.exit is not None else None
+    completed_at_its_end = last_word is not None and last_word.last_completed_checkpoint is not None
+    return completed_at_its_end or draft.status.checkpoint.last_completed_id is not None
+
+
+def _keeps_the_state(draft: Draft, record: SavepointRecord) -> bool:
+    """The deletion's own savepoint; or one that no checkpoint has overtaken, such as a suspension's."""
+    if record.path is None:
+        return False
+    if record.name == draft.operation.savepoint_name:
+        return True
+    latest = draft.status.checkpoint.completed_at
+    return latest is not None and record.completed_at is not None and record.completed_at >= latest
 
 
 def _continue_clean(draft: Draft) -> None:
@@ -112,12 +147,15 @@ def _clean_up_has_failed(draft: Draft, pod: PodView | None) -> bool:
 
 def _leave_state_behind(draft: Draft, pod: PodView | None) -> None:
     """A job that cannot be cleaned up must still be deletable."""
-    where = draft.status.checkpoint.path or "checkpoint.storage"
     draft.announce(
         Reason.CLEANUP_FAILED,
-        f"The checkpoints in {where} could not be removed; remove them by hand",
+        f"The checkpoints in {_where(draft)} could not be removed; remove them by hand",
         warning=True,
     )
     if pod is not None:
         draft.act(DeletePod(pod.name, pod.uid))
     draft.act(RemoveFinalizer())
+
+
+def _where(draft: Draft) -> str:
+    return draft.status.checkpoint.path or "checkpoint.storage"

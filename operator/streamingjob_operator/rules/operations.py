@@ -123,7 +123,8 @@ def _suspend(draft: Draft) -> None:
     elif draft.status.phase is JobPhase.FINISHED:
         return
     elif driver_can_take_a_savepoint(draft):
-        name = f"suspend-{draft.observation.job.generation}"
+        job = draft.observation.job
+        name = naming.savepoint_name(f"suspend-{job.generation}", job.uid)
         begin(draft, OperationKind.SUSPEND, OperationStep.STOP, savepoint=name, restore=draft.lineage)
         draft.announce(Reason.SUSPENDING, f"Stopping with savepoint {name}")
     elif any(pod.living for pod in draft.observation.pods_of(naming.DRIVER)):
@@ -202,9 +203,14 @@ def start_again(draft: Draft, kind: OperationKind, target: str, restore: Restore
     draft.start_afresh(target, restore)
 
 
+def restart_is_asked(draft: Draft) -> bool:
+    assert draft.spec is not None and draft.status.consumed is not None
+    return draft.spec.restart_nonce not in (None, draft.status.consumed.restart)
+
+
 def _take_restart_nonce(draft: Draft) -> bool:
     assert draft.spec is not None and draft.status.consumed is not None
-    if draft.spec.restart_nonce in (None, draft.status.consumed.restart):
+    if not restart_is_asked(draft):
         return False
     draft.status.consumed.restart = draft.spec.restart_nonce
     return True

@@ -1,11 +1,14 @@
 """A driver is replaced by one of the next generation, within a budget and with a backoff."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from snapshot_engine.wire.spec import BackoffSpec
 from streamingjob_operator.draft import Draft
-from streamingjob_operator.resource import Reason
+from streamingjob_operator.resource import Reason, RestartBudget
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
+
+LONGEST_BACKOFF_SECONDS = 30 * 86400.0
+"""Whatever the spec says: its end must be a date that can be written down."""
 
 
 def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
@@ -20,9 +23,7 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     if costs and not _spend(draft):
         _give_up(draft, why)
         return
-    wait = (
-        _backoff(draft.policy.recovery.backoff, draft.status.restart_budget.spent, driver.generation) if costs else 0.0
-    )
+    wait = _backoff(draft, driver.generation) if costs else 0.0
     draft.status.past_restarts += 1
     not_before = draft.now + timedelta(seconds=wait) if wait else None
     when = f"in {wait:.1f} s" if wait else "at once"
@@ -33,20 +34,41 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
 def _spend(draft: Draft) -> bool:
     """Take one restart from the budget; False if none is left."""
     budget, recovery = draft.status.restart_budget, draft.policy.recovery
-    last = budget.last_restart_at
-    if last is not None and (draft.now - last).total_seconds() > recovery.window:
-        budget.spent = 0
-    if budget.spent >= recovery.max_restarts:
+    _move_window(budget, draft.now, recovery.window)
+    if _counted(budget, draft.now, recovery.window) >= recovery.max_restarts:
         return False
     budget.spent += 1
     budget.last_restart_at = draft.now
     return True
 
 
+def _move_window(budget: RestartBudget, now: datetime, window: float) -> None:
+    """Restarts older than the window no longer count."""
+    last, started = budget.last_restart_at, budget.window_started_at or budget.last_restart_at
+    if last is None or started is None or _seconds(now, last) > window:
+        budget.spent, budget.spent_before, budget.window_started_at = 0, 0, now
+    elif _seconds(now, started) >= window:
+        budget.spent, budget.spent_before = 0, budget.spent
+        budget.window_started_at = started + timedelta(seconds=window)
+    else:
+        budget.window_started_at = started
+
+
+def _counted(budget: RestartBudget, now: datetime, window: float) -> float:
+    """Restarts within the window that ends now, if those of the window before were spread evenly over it."""
+    share = 1 - _seconds(now, budget.window_started_at or now) / window
+    return budget.spent + budget.spent_before * max(share, 0.0)
+
+
+def _seconds(now: datetime, since: datetime) -> float:
+    return (now - since).total_seconds()
+
+
 def _give_up(draft: Draft, why: str) -> None:
     recovery = draft.policy.recovery
+    counted = _counted(draft.status.restart_budget, draft.now, recovery.window)
     restarts = (
-        f"{draft.status.restart_budget.spent} driver restarts within {recovery.window:.0f} s (recovery.maxRestarts: "
+        f"{counted:.0f} driver restarts within {recovery.window:.0f} s (recovery.maxRestarts: "
         f"{recovery.max_restarts}); the last driver {why}"
     )
     if can_roll_back(draft):
@@ -55,11 +77,20 @@ def _give_up(draft: Draft, why: str) -> None:
         draft.fail(Reason.RESTARTS_EXHAUSTED, restarts)
 
 
-def _backoff(backoff: BackoffSpec, restarts: int, generation: int) -> float:
+def _backoff(draft: Draft, generation: int) -> float:
     """The first restart is at once; then initial, times multiplier each, up to max, with jitter."""
+    recovery = draft.policy.recovery
+    backoff, restarts = recovery.backoff, round(_counted(draft.status.restart_budget, draft.now, recovery.window))
     if restarts <= 1:
         return 0.0
-    wait = min(backoff.initial * backoff.multiplier ** (restarts - 2), backoff.max)
+    wait = min(_grown(backoff, restarts - 2), LONGEST_BACKOFF_SECONDS)
     # Spread by the generation instead of at random: the decision stays a pure function of what was observed.
     spread = ((generation * 2654435761) % 1000) / 500 - 1
     return wait * (1 + backoff.jitter * spread)
+
+
+def _grown(backoff: BackoffSpec, times: int) -> float:
+    try:
+        return min(backoff.initial * backoff.multiplier**times, backoff.max)
+    except OverflowError:  # the power alone is beyond a float's range
+        return backoff.max if backoff.initial else 0.0

@@ -1,6 +1,7 @@
 """Savepoints on demand, and the list of savepoints in the status."""
 
 from snapshot_engine.wire.status import SavepointState, SavepointStatus
+from streamingjob_operator import naming
 from streamingjob_operator.actions import DropSavepoint, TakeSavepoint
 from streamingjob_operator.draft import TERMINAL_PHASES, Draft
 from streamingjob_operator.resource import (
@@ -30,8 +31,9 @@ def take_asked_savepoint(draft: Draft) -> None:
     nonce = draft.spec.savepoint_nonce
     if nonce is not None and nonce != draft.status.consumed.savepoint:
         draft.status.consumed.savepoint = nonce
-        _record(draft, f"manual-{nonce}", SavepointTrigger.USER)
-        draft.announce(Reason.SAVEPOINT_REQUESTED, f"Savepoint manual-{nonce} is requested")
+        name = naming.savepoint_name(f"manual-{nonce}", draft.observation.job.uid)
+        _record(draft, name, SavepointTrigger.USER)
+        draft.announce(Reason.SAVEPOINT_REQUESTED, f"Savepoint {name} is requested")
     pending = [
         record
         for record in draft.status.savepoints

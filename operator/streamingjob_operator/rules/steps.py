@@ -9,7 +9,7 @@ from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
-from streamingjob_operator.rules.driver import describe_end
+from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
     become_suspended,
@@ -21,6 +21,8 @@ from streamingjob_operator.rules.operations import (
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
 ASK_AGAIN_SECONDS = 2.0
+PLAN_AGAIN_SECONDS = 10.0
+"""Between the making of two planner pods, at least."""
 _GO_BACK = (OperationKind.RESTORE, OperationKind.ROLLBACK)
 """Where the job does not go on from its end, should it have come to it."""
 
@@ -59,7 +61,7 @@ def _continue_plan(draft: Draft) -> None:
     pod = _planner_pod(draft)
     if pod is not None and pod.phase == "Succeeded":
         _begin_stop(draft)
-    elif pod is not None and pod.phase == "Failed":
+    elif pod is not None and _has_said_no(pod):
         message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
@@ -68,11 +70,31 @@ def _continue_plan(draft: Draft) -> None:
     elif pod is None:
         draft.act(LaunchPlanner(draft.operation.target_hash or ""))
         draft.look_again(ASK_AGAIN_SECONDS)
+    elif pod.ended:
+        _plan_again(draft, pod)
+    elif pod.start_problem is not None:
+        draft.waiting = Note(Reason.UPGRADING, f"the planner {pod.name} cannot start: {pod.start_problem}")
+
+
+def _has_said_no(planner: PodView) -> bool:
+    """Any other end (eviction, no memory, storage that did not answer) says nothing about the spec."""
+    return planner.exit is not None and planner.exit.code in FATAL_EXITS
+
+
+def _plan_again(draft: Draft, ended: PodView) -> None:
+    what = f"the planner {describe_end(ended)}; it is tried again"
+    draft.waiting = Note(Reason.UPGRADING, what)
+    if draft.has_passed(ended.created_at, PLAN_AGAIN_SECONDS):
+        draft.announce(Reason.UPGRADING, what[0].upper() + what[1:], warning=True)
+        draft.act(DeletePod(ended.name, ended.uid))
+        draft.look_again(ASK_AGAIN_SECONDS)
 
 
 def _why_late(planner: PodView | None) -> str:
     if planner is None:
         return "no planner pod could be made"
+    if planner.ended:
+        return f"the planner {describe_end(planner)}"
     return planner.start_problem or "its planner pod did not end"
 
 
@@ -110,7 +132,8 @@ def _begin_stop(draft: Draft) -> None:
     operation.restore = restore_of_upgrade(draft)
     if driver_can_take_a_savepoint(draft):
         if mode is UpgradeMode.SAVEPOINT:
-            operation.savepoint_name = f"upgrade-{draft.observation.job.generation}"
+            job = draft.observation.job
+            operation.savepoint_name = naming.savepoint_name(f"upgrade-{job.generation}", job.uid)
         draft.move_to_step(OperationStep.STOP)
         _continue_stop(draft)
     elif mode is UpgradeMode.SAVEPOINT and _must_have_savepoint(draft):
@@ -170,7 +193,7 @@ def _continue_stop(draft: Draft) -> None:
     pod = draft.observation.driver_pod()
     if pod is None or pod.ended:
         _finish_stop(draft, pod)
-    elif (failure := _savepoint_failure(draft)) is not None:
+    elif (failure := savepoint_failure(draft)) is not None:
         _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, failure)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         waited = f"no end after {draft.policy.savepoint_timeout:.0f} s"
@@ -180,7 +203,7 @@ def _continue_stop(draft: Draft) -> None:
         draft.look_again(ASK_AGAIN_SECONDS)
 
 
-def _savepoint_failure(draft: Draft) -> str | None:
+def savepoint_failure(draft: Draft) -> str | None:
     report, name = draft.observation.report, draft.operation.savepoint_name
     if report is None or name is None:
         return None
@@ -245,8 +268,7 @@ def _restore_after_stop(draft: Draft, path: str | None) -> RestorePoint | None:
     if operation.savepoint_name is None:
         return operation.restore
     if path is not None:
-        uid = draft.observation.job.uid[:8]
-        return RestorePoint(id=f"{operation.savepoint_name}-{uid}", path=path)
+        return RestorePoint(id=operation.savepoint_name, path=path)
     draft.announce(
         Reason.SAVEPOINT_FAILED,
         f"The driver ended without savepoint {operation.savepoint_name}; its latest checkpoint is used",

@@ -67,3 +67,12 @@ def test_a_job_of_many_regions_survives_the_loss_of_all_of_them():
     assert RestartConfig(per_region=10, per_job=30).for_regions(100).per_job == 1000
     assert RestartConfig(per_region=10, per_job=30).for_regions(1).per_job == 30
     assert RestartConfig(per_region=10, per_job=None).for_regions(100).per_job is None
+
+
+@pytest.mark.parametrize(("first", "expected"), [(1.0, 60.0), (0.0, 0.0)])
+def test_the_wait_stays_a_number_after_any_count_of_restarts(first, expected):
+    config = RestartConfig(first_delay=first, factor=100.0, jitter=0.0, per_region=None, per_job=None)
+    budget = RestartBudget(config)
+    for _ in range(1000):
+        after = budget.failed(0, "crash", 0.5, now=0.0)
+    assert after == RestartAfter(expected)

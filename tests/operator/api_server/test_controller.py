@@ -203,12 +203,13 @@ async def test_an_operator_killed_at_any_moment_of_a_start_makes_no_second_drive
 
 async def test_suspend_and_resume(kube, namespace, cluster, operator, jobs):
     await jobs.apply()
-    await jobs.until(is_ready)
+    job = await jobs.until(is_ready)
     await jobs.change(state="Suspended")
     master = cluster.masters["orders-driver-1"]
     while master.stopped_with is None:
         await asyncio.sleep(0.02)
-    assert master.stopped_with == {"mode": "savepoint", "name": "suspend-2"}
+    name = f"suspend-2-{job['metadata']['uid'][:8]}"
+    assert master.stopped_with == {"mode": "savepoint", "name": name}
     await cluster.end_driver("orders-driver-1", 0, {"phase": "Stopped", "savepointPath": "s3://p/suspend-2"})
     await jobs.until(lambda job: job["status"]["phase"] == "Suspended")
     await asyncio.sleep(0.3)
@@ -223,7 +224,7 @@ async def test_a_savepoint_on_demand(kube, namespace, cluster, operator, jobs):
     await jobs.until(is_ready)
     await jobs.change(savepointNonce=1)
     job = await jobs.until(lambda job: job["status"]["savepoints"][0]["state"] == "Completed")
-    assert job["status"]["savepoints"][0]["path"] == "s3://b/savepoints/manual-1"
+    assert job["status"]["savepoints"][0]["path"] == f"s3://b/savepoints/manual-1-{job['metadata']['uid'][:8]}"
 
 
 async def test_a_pod_template_that_the_api_server_refuses_leaves_the_job_running(

@@ -1,6 +1,6 @@
 """A deleted StreamingJob: owner references do the work, unless a savepoint or a clean-up was asked for."""
 
-from snapshot_engine.wire.status import Phase
+from snapshot_engine.wire.status import Phase, SavepointState
 from streamingjob_operator import naming
 from streamingjob_operator.actions import AddFinalizer, LaunchCleaner, RemoveFinalizer, StopJob
 
@@ -123,3 +123,84 @@ def test_no_driver_is_launched_for_a_job_that_is_being_deleted(running):
     running.deleting = True
     running.settle(4)
     assert running.status["driverGeneration"] == 1
+
+
+def begin_deletion_with_savepoint(world):
+    world.edit(savepointOnDeletion=True, deletionPolicy="Delete")
+    world.look()
+    world.deleting = True
+    world.look()
+
+
+def assert_checkpoints_are_left(world):
+    assert "SavepointFailed" in world.reasons()
+    assert "s3://bucket/orders/7" in world.last.announcements[-1].message
+    assert world.finalizers == [] and "orders-clean" not in world.pods
+
+
+def test_checkpoints_stay_if_the_driver_ends_without_the_savepoint(running):
+    begin_deletion_with_savepoint(running)
+    running.crash_driver()
+    running.look()
+    assert_checkpoints_are_left(running)
+
+
+def test_checkpoints_stay_if_the_driver_cannot_take_the_savepoint(running):
+    running.say(phase=Phase.STARTING)
+    begin_deletion_with_savepoint(running)
+    running.look()
+    assert_checkpoints_are_left(running)
+
+
+def test_checkpoints_stay_if_the_savepoint_takes_too_long(running):
+    begin_deletion_with_savepoint(running)
+    running.pass_time(301)
+    running.settle(2)
+    assert_checkpoints_are_left(running)
+
+
+def test_a_savepoint_that_failed_is_not_waited_for(running):
+    begin_deletion_with_savepoint(running)
+    running.say(savepoints=[running.savepoint("deletion-0a1b2c3d", SavepointState.FAILED, error="disk full")])
+    running.look()
+    assert "SavepointFailed" in running.reasons() and running.step == "Kill"
+    running.look()
+    assert_checkpoints_are_left(running)
+
+
+def test_checkpoints_are_removed_when_the_savepoint_is_there(running):
+    begin_deletion_with_savepoint(running)
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.look()
+    assert "orders-clean" in running.pods and running.finalizers == [naming.FINALIZER]
+
+
+def test_the_savepoint_of_a_suspension_is_as_good(running):
+    running.edit(savepointOnDeletion=True, deletionPolicy="Delete", state="Suspended")
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(3)
+    running.deleting = True
+    running.settle(2)
+    assert "orders-clean" in running.pods
+
+
+def test_a_savepoint_that_checkpoints_have_overtaken_is_not(running):
+    running.edit(savepointOnDeletion=True, deletionPolicy="Delete", state="Suspended")
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(3)
+    running.pass_time(60)
+    running.edit(state="Running")
+    running.finish_start()
+    running.crash_driver()
+    running.deleting = True
+    running.look()
+    assert_checkpoints_are_left(running)
+
+
+def test_where_no_checkpoint_was_completed_there_is_nothing_to_keep(world):
+    world.settle(3)
+    begin_deletion_with_savepoint(world)
+    world.look()
+    assert "orders-clean" in world.pods and "SavepointFailed" not in world.reasons()

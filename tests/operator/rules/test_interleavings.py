@@ -33,7 +33,7 @@ def test_an_upgrade_that_may_not_do_without_its_savepoint_waits_until_the_driver
     running.say()
     running.silent_since = None
     running.look()
-    assert [action.request.name for action in running.actions(StopJob)] == ["upgrade-2"]
+    assert [action.request.name for action in running.actions(StopJob)] == ["upgrade-2-0a1b2c3d"]
 
 
 def test_an_old_driver_that_can_take_no_savepoint_in_time_keeps_running(running):
@@ -178,7 +178,7 @@ def test_a_suspension_while_a_new_spec_is_planned(running):
     running.begin_upgrade()
     running.edit(state="Suspended")
     running.look()
-    assert [action.request.name for action in running.actions(StopJob)] == ["suspend-3"]
+    assert [action.request.name for action in running.actions(StopJob)] == ["suspend-3-0a1b2c3d"]
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p/suspend-3")
     running.settle(2)
     assert running.status["phase"] == "Suspended" and drivers(running) == []
@@ -347,6 +347,6 @@ def test_a_savepoint_that_was_pending_when_the_driver_crashed_is_asked_for_again
     running.look()
     running.crash_driver()
     running.finish_start()
-    running.say(savepoints=[running.savepoint("manual-3", SavepointState.COMPLETED, path="s3://p/manual-3")])
+    running.say(savepoints=[running.savepoint("manual-3-0a1b2c3d", SavepointState.COMPLETED, path="s3://p/manual-3")])
     running.look()
     assert running.status["savepoints"][0]["path"] == "s3://p/manual-3"

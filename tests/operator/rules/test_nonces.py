@@ -89,10 +89,12 @@ def test_a_restore_of_a_job_that_just_finished_is_done_all_the_same(running):
 def test_a_savepoint_that_comes_with_a_change_is_of_the_job_that_runs(running):
     running.edit(parallelism=4, savepointNonce=3)
     running.look()
-    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3"]
+    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3-0a1b2c3d"]
     running.look()
     assert running.step == "Plan"
-    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3"], "not accepted yet, so said again"
+    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3-0a1b2c3d"], (
+        "not accepted yet, so said again"
+    )
 
 
 def test_a_restart_that_was_asked_for_while_suspended_is_the_resumption(running):

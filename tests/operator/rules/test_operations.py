@@ -40,7 +40,7 @@ def test_an_upgrade_with_a_savepoint(running):
     running.plan_succeeds()
     running.look()
     [stop] = running.actions(StopJob)
-    assert (stop.request.mode, stop.request.name) == ("savepoint", "upgrade-2")
+    assert (stop.request.mode, stop.request.name) == ("savepoint", "upgrade-2-0a1b2c3d")
     running.look()
     assert not running.actions(StopJob), "said once, when it was accepted"
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://bucket/orders/savepoints/upgrade-2")
@@ -93,7 +93,7 @@ def test_a_failed_savepoint_keeps_the_old_job_where_the_spec_says_so(running):
     running.begin_upgrade()
     running.plan_succeeds()
     running.look()
-    running.say(savepoints=[running.savepoint("upgrade-3", SavepointState.FAILED, error="disk full")])
+    running.say(savepoints=[running.savepoint("upgrade-3-0a1b2c3d", SavepointState.FAILED, error="disk full")])
     running.settle(3)
     assert running.status["driverGeneration"] == 1
     assert running.condition("Stalled") == ("True", "SavepointFailed")
@@ -189,7 +189,7 @@ def test_an_upgrade_survives_the_operator_at_every_step(running):
     running.plan_succeeds()
     for _ in range(3):
         forgetful_look()
-    assert running.step == "Stop" and running.status["operation"]["savepointName"] == "upgrade-2"
+    assert running.step == "Stop" and running.status["operation"]["savepointName"] == "upgrade-2-0a1b2c3d"
     running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
     for _ in range(3):
         forgetful_look()
@@ -240,7 +240,7 @@ def test_an_operator_that_has_just_started_suspends_with_a_savepoint_as_well(run
     running.edit(state="Suspended")
     running.look()
     [stop] = running.actions(StopJob)
-    assert (stop.request.mode, stop.request.name) == ("savepoint", "suspend-2")
+    assert (stop.request.mode, stop.request.name) == ("savepoint", "suspend-2-0a1b2c3d")
 
 
 def test_a_driver_that_is_silent_is_not_asked_for_a_savepoint(running):
@@ -273,8 +273,10 @@ def test_a_nonce_that_was_there_at_creation_triggers_nothing(world, nonce):
 def test_a_savepoint_on_demand_is_taken_once_and_listed(running):
     running.edit(savepointNonce=3)
     running.look()
-    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3"]
-    done = running.savepoint("manual-3", SavepointState.COMPLETED, path="s3://p/manual-3", completed_at=running.now)
+    assert [action.name for action in running.actions(TakeSavepoint)] == ["manual-3-0a1b2c3d"]
+    done = running.savepoint(
+        "manual-3-0a1b2c3d", SavepointState.COMPLETED, path="s3://p/manual-3", completed_at=running.now
+    )
     running.say(savepoints=[done])
     running.look()
     assert running.reasons() == ["SavepointCompleted"]

@@ -1,0 +1,54 @@
+"""The planner pod: only its own no refuses a changed spec."""
+
+import pytest
+
+from streamingjob_operator.observation import ContainerExit
+
+ENDS_THAT_SAY_NOTHING = {
+    "evicted": {"status_reason": "Evicted", "exit": None},
+    "out of memory": {"exit": ContainerExit(137, "OOMKilled", None, "")},
+    "storage that did not answer": {"exit": ContainerExit(1, "Error", None, "error: no answer")},
+}
+
+
+@pytest.mark.parametrize("end", ENDS_THAT_SAY_NOTHING.values(), ids=ENDS_THAT_SAY_NOTHING)
+def test_a_planner_that_ended_without_a_word_is_asked_again(running, end):
+    running.begin_upgrade()
+    running.change_pod(running.planner, phase="Failed", **end)
+    running.look()
+    assert running.step == "Plan" and running.condition("Ready") == ("False", "Upgrading")
+    assert "it is tried again" in running.message("Ready")
+    running.pass_time(11)
+    running.settle(2)
+    assert running.pods[running.planner].phase == "Running", "another one"
+    running.plan_succeeds()
+    running.look()
+    assert running.step == "Stop"
+
+
+def test_planners_that_never_say_a_word_refuse_the_change_in_the_end(running):
+    running.begin_upgrade(readyTimeout="1m")
+    running.pass_time(61)
+    running.change_pod(running.planner, phase="Failed", exit=ContainerExit(137, "OOMKilled", None, ""))
+    running.look()
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    assert "took more memory" in running.message("Ready")
+
+
+@pytest.mark.parametrize("code", [65, 68], ids=["a pipeline that cannot be planned", "a state it cannot go on from"])
+def test_a_planner_that_says_no_refuses_the_change_at_once(running, code):
+    running.begin_upgrade()
+    running.change_pod(
+        running.planner, phase="Failed", exit=ContainerExit(code, "Error", None, "uid counts is missing")
+    )
+    running.look()
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    assert "uid counts is missing" in running.message("Ready")
+
+
+def test_a_planner_that_cannot_start_is_told_at_once(running):
+    running.begin_upgrade()
+    running.change_pod(running.planner, phase="Pending", start_problem="ImagePullBackOff: no such image")
+    running.look()
+    assert running.condition("Ready") == ("False", "Upgrading")
+    assert "ImagePullBackOff: no such image" in running.message("Ready")
