@@ -96,6 +96,9 @@ class Controller:
         memory = self._memories.setdefault(job.uid, JobMemory())
         observation = await self._observer.observe(job, memory, now)
         decision = decide(observation)
+        # Before anything is waited for: other jobs are looked at meanwhile, and must know of it.
+        if observation.silent_since is not None and _replaces_driver(observation, decision):
+            self._fleet.note_replacement(observation.now)
         if not await self._record(job, decision.status, memory, now):
             return 0.0
         done = await self._actor.perform_all(job, decision.status, decision.actions, memory)
@@ -164,16 +167,13 @@ class Controller:
             self.queue.add(uid)
 
     def _measure(self, observation: Observation, decision: Decision) -> None:
-        before, after = observation.job.status, decision.status
         for seconds in decision.recoveries:
             self._metrics.recovery_seconds.observe(seconds)
-        if after.past_restarts > before.past_restarts + before.region_restarts:
+        if _replaces_driver(observation, decision):
             self._metrics.drivers_replaced.labels(observation.job.name, observation.job.namespace).inc()
             self._losses.forget(observation.job.uid)
-            if observation.silent_since is not None:
-                self._fleet.note_replacement(observation.now)
         if observation.job.uid in self.store.jobs:  # it may have been deleted meanwhile
-            self._metrics.show_job(observation.job, after)
+            self._metrics.show_job(observation.job, decision.status)
 
     def _note_failure(self, uid: str, error: Exception) -> None:
         self._metrics.reconcile_errors.inc()
@@ -220,6 +220,11 @@ class Controller:
                 news = self.store.replace_pods(uid, pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+
+def _replaces_driver(observation: Observation, decision: Decision) -> bool:
+    before, after = observation.job.status, decision.status
+    return after.past_restarts > before.past_restarts + before.region_restarts
 
 
 def _earliest(*seconds: float | None) -> float | None:
