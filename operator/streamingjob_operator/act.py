@@ -99,8 +99,7 @@ class Actor:
                 log.info("%s: %s: %s", job.key, type(action).__name__, error)
             except Exception as error:  # told by whoever asked for all of it
                 failures.append(error)
-                if isinstance(error, ApiError) and error.is_refusal:
-                    refusals.append(Refusal(type(action).__name__, error.message))
+                refusals += _hindrances(action, error)
         is_over = memory.hindrance is not None and not refusals
         memory.hindrance = refusals[0] if refusals else None
         return Performed(again or is_over, tuple(failures))
@@ -287,6 +286,14 @@ class Actor:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)
+
+
+def _hindrances(action: a.Action, error: Exception) -> list[Refusal]:
+    """None if it may have been done, or soon will be: the API server did not answer, or somebody else was quicker."""
+    name = type(action).__name__
+    if not isinstance(error, ApiError):
+        return [Refusal(name, f"{name} failed: {type(error).__name__}: {error}", Reason.OPERATOR_ERROR)]
+    return [Refusal(name, error.message)] if error.is_refusal else []
 
 
 def _what_restarts(answer: PodLostResponse) -> str:

@@ -74,6 +74,9 @@ class Reason(StrEnum):
     REFUSED_BY_CLUSTER = "RefusedByCluster"
     """The cluster refuses something that the job needs: rights, a policy, a webhook that does not answer, a missing
     service account, a name that is taken. Asked for again until it is given."""
+    OPERATOR_ERROR = "OperatorError"
+    """Something that the job needs failed in the operator itself, in a way that nobody foresaw; its log has the
+    details. Tried again until it works."""
     EXECUTORS_CANNOT_START = "ExecutorsCannotStart"
     """Kubernetes cannot start executor pods, so regions wait for slots."""
     TOO_FEW_SLOTS = "TooFewSlots"
