@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 
@@ -15,7 +16,6 @@ from streamingjob_operator.announcing import Announcer
 from streamingjob_operator.config import OperatorConfig
 from streamingjob_operator.jobmaster import JobMaster, JobMasterError, JobMasterSilentError
 from streamingjob_operator.kube import (
-    CONFIG_MAPS,
     PODS,
     ROLE_BINDINGS,
     ROLES,
@@ -37,18 +37,14 @@ from streamingjob_operator.manifests.executor_template import build_executor_tem
 from streamingjob_operator.manifests.ownership import Belonging, Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
-from streamingjob_operator.manifests.stored_spec import (
-    StoredSpec,
-    build_stored_spec,
-    read_stored_spec,
-    resolve_spec,
-)
+from streamingjob_operator.manifests.stored_spec import StoredSpec
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import LossKey, Refusal
 from streamingjob_operator.owned import OwnedObjects
 from streamingjob_operator.resource import DriverRecord, Job, Reason, StreamingJobStatus
 from streamingjob_operator.store import Store
+from streamingjob_operator.stored_specs import StoredSpecs, UnusableSpecError
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +72,7 @@ class Actor:
     ) -> None:
         self._kube = kube
         self._owned = OwnedObjects(kube)
+        self._specs = StoredSpecs(kube, self._owned, config.image)
         self._session = session
         self._config = config
         self._store = store
@@ -108,17 +105,17 @@ class Actor:
         """True if what was learnt may change the decision, so that another look is due at once."""
         match action:
             case a.StoreSpec(spec_hash):
-                await self._store_spec(job, spec_hash)
+                await self._specs.store(job, spec_hash)
             case a.DryRunPods(spec_hash):
                 memory.dry_runs = {spec_hash: await self._dry_run(job, spec_hash)}
                 return True
             case a.LaunchDriver(driver):
                 return await self._launch_driver(job, driver, memory)
             case a.LaunchPlanner(spec_hash):
-                stored = await self._read_spec(job, spec_hash)
+                stored = await self._specs.read(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored))
             case a.LaunchCleaner(spec_hash):
-                stored = await self._read_spec(job, spec_hash)
+                stored = await self._specs.read(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_cleaner_pod(_owner(job), stored))
             case a.DeletePod(name, uid, force):
                 await self._kube.delete(PODS, job.namespace, name, uid=uid, grace=0 if force else None)
@@ -127,7 +124,7 @@ class Actor:
                 return True
             case a.DropStoredSpecs(keep):
                 memory.dry_runs = {known: said for known, said in memory.dry_runs.items() if known in keep}
-                await self._drop_stored_specs(job, keep)
+                await self._specs.drop_others(job, keep)
             case a.AddFinalizer():
                 await self._set_finalizers(job, (*job.finalizers, naming.FINALIZER))
             case a.RemoveFinalizer():
@@ -136,21 +133,9 @@ class Actor:
                 await self._tell_driver(job, status, action, memory)
         return False
 
-    async def _store_spec(self, job: Job, spec_hash: str) -> None:
-        assert job.spec is not None, "only a spec that can be read is stored"
-        stored = resolve_spec(job.spec, spec_hash, self._config.image)
-        await self._owned.ensure(CONFIG_MAPS, _owner(job), build_stored_spec(_owner(job), stored))
-
-    async def _read_spec(self, job: Job, spec_hash: str) -> StoredSpec:
-        name = naming.stored_spec_name(job.name, spec_hash)
-        config_map = await self._owned.read(CONFIG_MAPS, _owner(job), name)
-        if config_map is None:
-            raise RuntimeError(f"the ConfigMap {name}, which keeps the spec of {job.key}, is gone; was it deleted?")
-        return read_stored_spec(config_map)
-
     async def _dry_run(self, job: Job, spec_hash: str) -> str | None:
         """What the API server says against the driver's or the executors' pods; None if it would take them."""
-        stored = await self._read_spec(job, spec_hash)
+        stored = await self._specs.read(job, spec_hash)
         await self._ensure_surroundings(job, stored)
         probe = DriverRecord(
             generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
@@ -185,9 +170,9 @@ class Actor:
 
     async def _launch_driver(self, job: Job, driver: DriverRecord, memory: JobMemory) -> bool:
         try:
-            stored = await self._read_spec(job, driver.spec_hash)
+            stored = await self._specs.read(job, driver.spec_hash)
             await self._ensure_surroundings(job, stored)
-            body = await self._owned.ensure(PODS, _owner(job), build_driver_pod(_owner(job), stored, driver))
+            body = await self._owned.ensure(PODS, _owner(job), _render_driver(job, stored, driver))
         except ApiError as error:
             if not error.is_refusal:
                 raise
@@ -204,13 +189,6 @@ class Actor:
             return await self._kube.pod_log(job.namespace, pod_name, container=naming.DRIVER_CONTAINER, lines=LOG_LINES)
         except ApiError as error:
             return f"(the log could not be read: {error})"
-
-    async def _drop_stored_specs(self, job: Job, keep: frozenset[str]) -> None:
-        selector = f"{naming.UID_LABEL}={job.uid},{naming.SPEC_HASH_LABEL}"
-        for config_map in await self._kube.list(CONFIG_MAPS, job.namespace, labels=selector):
-            metadata = config_map["metadata"]
-            if metadata["labels"][naming.SPEC_HASH_LABEL] not in keep:
-                await self._kube.delete(CONFIG_MAPS, job.namespace, metadata["name"], uid=metadata["uid"])
 
     async def _set_finalizers(self, job: Job, finalizers: tuple[str, ...]) -> None:
         """The resourceVersion keeps it from undoing what somebody else did to the list meanwhile."""
@@ -286,6 +264,15 @@ class Actor:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)
+
+
+def _render_driver(job: Job, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:
+    """What goes wrong here is known to have made no pod, and must not cost a generation each time it is tried."""
+    try:
+        return build_driver_pod(_owner(job), stored, driver)
+    except Exception as error:
+        log.exception("%s: the driver pod cannot be rendered", job.key)
+        raise UnusableSpecError(f"no pod can be made of the stored spec: {type(error).__name__}: {error}") from error
 
 
 def _hindrances(action: a.Action, error: Exception) -> list[Refusal]:

@@ -1,5 +1,5 @@
-"""What the cluster refuses, or the operator cannot do, is said. It is nobody's failure and costs nothing; the shell tries
-again, with a backoff."""
+"""What the cluster refuses, or the operator cannot do, is said. It is nobody's failure and costs nothing; the shell
+tries again, with a backoff."""
 
 from streamingjob_operator import naming
 from streamingjob_operator.draft import Draft, Note

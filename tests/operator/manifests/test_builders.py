@@ -12,7 +12,12 @@ from streamingjob_operator.manifests.executor_template import build_executor_tem
 from streamingjob_operator.manifests.ownership import Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
-from streamingjob_operator.manifests.stored_spec import build_stored_spec, read_stored_spec, resolve_spec
+from streamingjob_operator.manifests.stored_spec import (
+    UnreadableSpecError,
+    build_stored_spec,
+    read_stored_spec,
+    resolve_spec,
+)
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 OWNER = Owner("orders", "shop", "uid-1")
@@ -211,6 +216,29 @@ def test_a_stored_spec_can_be_read_back_and_runs_the_same():
     manifest = StreamingJob.model_validate(yaml.safe_load(config_map["data"]["job.yaml"]))
     assert manifest.spec.image == "operator-image:1" and manifest.metadata.uid == "uid-1"
     assert yaml.safe_load(config_map["data"]["executor.yaml"])["kind"] == "Pod"
+
+
+def test_a_stored_spec_has_only_what_was_given():
+    manifest = yaml.safe_load(build_stored_spec(OWNER, stored(parallelism=3))["data"]["job.yaml"])
+    assert set(manifest["spec"]) == {"pipeline", "checkpoint", "parallelism", "image"}
+    assert manifest["spec"]["checkpoint"] == {"storage": {"uri": "s3://b/p", "secretRef": {"name": "s3-keys"}}}
+
+
+def test_fields_of_a_newer_release_are_ignored_in_what_is_stored():
+    config_map = build_stored_spec(OWNER, stored())
+    manifest = yaml.safe_load(config_map["data"]["job.yaml"])
+    manifest["spec"]["checkpoint"]["novel"] = 1
+    manifest["novel"] = True
+    config_map["data"]["job.yaml"] = yaml.safe_dump(manifest)
+    assert read_stored_spec(config_map) == stored()
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"job.yaml": "{"}, {"job.yaml": "spec: {parallelism: many}"}, {"job.yaml": "word"}], ids=str
+)
+def test_a_damaged_stored_spec_is_told_as_such(data):
+    with pytest.raises(UnreadableSpecError):
+        read_stored_spec({**build_stored_spec(OWNER, stored()), "data": data})
 
 
 def test_the_image_in_the_spec_counts_before_the_operators():
