@@ -126,9 +126,9 @@ class Actor:
                 memory.dry_runs = {known: said for known, said in memory.dry_runs.items() if known in keep}
                 await self._specs.drop_others(job, keep)
             case a.AddFinalizer():
-                await self._set_finalizers(job, (*job.finalizers, naming.FINALIZER))
+                await self._set_finalizer(job, wanted=True)
             case a.RemoveFinalizer():
-                await self._set_finalizers(job, tuple(f for f in job.finalizers if f != naming.FINALIZER))
+                await self._set_finalizer(job, wanted=False)
             case _:
                 await self._tell_driver(job, status, action, memory)
         return False
@@ -190,17 +190,15 @@ class Actor:
         except ApiError as error:
             return f"(the log could not be read: {error})"
 
-    async def _set_finalizers(self, job: Job, finalizers: tuple[str, ...]) -> None:
-        """The resourceVersion keeps it from undoing what somebody else did to the list meanwhile."""
+    async def _set_finalizer(self, job: Job, *, wanted: bool) -> None:
+        """Others' finalizers stay as they are now; the resourceVersion keeps it from undoing what is done meanwhile."""
         current = await self._kube.get(STREAMING_JOBS, job.namespace, job.name)
         if current is None or current["metadata"]["uid"] != job.uid:
             return
-        body = {
-            "metadata": {
-                "finalizers": list(finalizers),
-                "resourceVersion": current["metadata"]["resourceVersion"],
-            }
-        }
+        others = [each for each in current["metadata"].get("finalizers") or () if each != naming.FINALIZER]
+        finalizers = [*others, naming.FINALIZER] if wanted else others
+        version = current["metadata"]["resourceVersion"]
+        body = {"metadata": {"finalizers": finalizers, "resourceVersion": version}}
         self._store.put_job(await self._kube.merge_patch(STREAMING_JOBS, job.namespace, job.name, body))
 
     async def _tell_driver(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> None:

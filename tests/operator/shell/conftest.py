@@ -83,6 +83,13 @@ class MemoryApiServer:
             raise ApiError(409, "Conflict", "the object has been modified")
         return self.put(kind, {**present, "status": body["status"]})
 
+    async def merge_patch(self, kind, namespace, name, body):
+        self._call("patch", kind, {"metadata": {"name": name, "namespace": namespace}})
+        present = self.objects[kind, namespace, name]
+        if body["metadata"]["resourceVersion"] != present["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return self.put(kind, {**present, "metadata": {**present["metadata"], **body["metadata"]}})
+
     async def delete(self, kind, namespace, name, *, uid=None, grace=None):
         self._call("delete", kind, {"metadata": {"name": name, "namespace": namespace}})
         present = self.objects.get((kind, namespace, name))
