@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +32,8 @@ from streamingjob_operator.store import Store
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 60.0
+CONFLICT_PAUSE_SECONDS = 0.1
+"""The watch asks for a look as soon as it shows the change; this is for changes that it never shows."""
 _NOT_FOLLOWED = (JobPhase.FINISHED, JobPhase.FAILED, JobPhase.SUSPENDED)
 
 
@@ -70,10 +73,9 @@ class Controller:
 
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
-        if uid is not None:
+        if uid is not None and uid in self.store.jobs:
             self._losses.pod_seen(uid, view_pod(body), deleted)
-        if uid in self.store.jobs:
-            self.queue.add(str(uid))
+            self.queue.add(uid)
 
     def node_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         name = body["metadata"]["name"]
@@ -100,7 +102,7 @@ class Controller:
         if observation.silent_since is not None and _replaces_driver(observation, decision):
             self._fleet.note_replacement(observation.now)
         if not await self._record(job, decision.status, memory, now):
-            return 0.0
+            return CONFLICT_PAUSE_SECONDS
         done = await self._actor.perform_all(job, decision.status, decision.actions, memory)
         for announcement in decision.announcements:
             await self._announcer.announce(job, announcement)
@@ -134,7 +136,7 @@ class Controller:
         if body is None or body["metadata"]["uid"] != job.uid:
             self._forget(job.uid)
         else:
-            self.store.put_job(body)
+            self.store.put_job(body, known_when_asked=job.resource_version)
 
     async def _follow(self, job: Job, status: StreamingJobStatus, memory: JobMemory) -> None:
         driver = status.driver
@@ -203,7 +205,7 @@ class Controller:
 
     async def resync(self) -> None:
         """What the watches show while the lists are on their way is newer than the lists."""
-        known = set(self.store.jobs)
+        known = self.store.versions()
         jobs: dict[str, dict[str, Any]] = {}
         pods: dict[str, list[dict[str, Any]]] = {}
         before = self.store.pod_events.copy()
@@ -212,14 +214,21 @@ class Controller:
                 jobs[job["metadata"]["uid"]] = job
             for pod in await self._kube.list(PODS, namespace, labels=naming.UID_LABEL):
                 pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
-        for uid in known - set(jobs):
+        for uid in set(known) - set(jobs):
             self._forget(uid)
+        self._forget_pods_of_gone_jobs(before)
         for uid, job in jobs.items():
-            news = self.store.put_job(job)
+            news = self.store.put_job(job, known_when_asked=known.get(uid))
             if self.store.pod_events[uid] == before[uid]:
                 news = self.store.replace_pods(uid, pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+    def _forget_pods_of_gone_jobs(self, events_before: Counter[str]) -> None:
+        """A job's pods may be seen before the job is, but not for a whole round; and after it, when it is deleted."""
+        for uid in self.store.jobs_of_pods() - set(self.store.jobs):
+            if self.store.pod_events[uid] == events_before[uid]:
+                self.store.drop_job(uid)
 
 
 def _replaces_driver(observation: Observation, decision: Decision) -> bool:
