@@ -44,17 +44,14 @@ class StoredSpecs:
         owner, name = Owner(job.name, job.namespace, job.uid), naming.stored_spec_name(job.name, spec_hash)
         config_map = await self._owned.read(CONFIG_MAPS, owner, name)
         try:
-            if config_map is None:
-                raise UnreadableSpecError("it is gone")
-            return read_stored_spec(config_map)
-        except UnreadableSpecError as error:
+            return _read(name, config_map)
+        except UnusableSpecError as error:
             if job.spec is None or naming.spec_hash(job.raw_spec) != spec_hash:
-                message = f"the ConfigMap {name} keeps the spec that should run, and cannot be used: {error}"
-                raise UnusableSpecError(f"{message}. Change the StreamingJob's spec to run that instead") from error
-            log.warning("%s: the ConfigMap %s is made again: %s", job.key, name, error)
+                raise
+            log.warning("%s: it is made again, because %s", job.key, error.message)
         if config_map is not None:  # it cannot be changed
             await self._kube.delete(CONFIG_MAPS, job.namespace, name, uid=config_map["metadata"]["uid"])
-        return read_stored_spec(await self.store(job, spec_hash))
+        return _read(name, await self.store(job, spec_hash))
 
     async def drop_others(self, job: Job, keep: frozenset[str]) -> None:
         selector = f"{naming.UID_LABEL}={job.uid},{naming.SPEC_HASH_LABEL}"
@@ -62,3 +59,13 @@ class StoredSpecs:
             metadata = config_map["metadata"]
             if metadata["labels"][naming.SPEC_HASH_LABEL] not in keep:
                 await self._kube.delete(CONFIG_MAPS, job.namespace, metadata["name"], uid=metadata["uid"])
+
+
+def _read(name: str, config_map: Body | None) -> StoredSpec:
+    try:
+        if config_map is None:
+            raise UnreadableSpecError("it is gone")
+        return read_stored_spec(config_map)
+    except UnreadableSpecError as error:
+        message = f"the ConfigMap {name} keeps the spec that should run, and cannot be used: {error}"
+        raise UnusableSpecError(f"{message}. Change the StreamingJob's spec to run that instead") from error

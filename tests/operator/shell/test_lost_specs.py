@@ -54,6 +54,18 @@ async def test_one_that_the_job_no_longer_has_is_told_and_costs_no_generations(a
     assert running.status["driverGeneration"] == 2 and api.names(PODS) == []
 
 
+async def test_a_damaged_one_that_somebody_holds_on_to_costs_no_generations(api, running, monkeypatch):
+    async def hold_on(*_, **__):
+        pass
+
+    monkeypatch.setattr(api, "delete", hold_on)
+    damage_spec(api)
+    lose_driver(running)
+    await running.look(12)
+    assert running.status["driverGeneration"] == 2
+    assert "ConfigMap orders-spec-" in running.condition("Ready")["message"]
+
+
 async def test_a_changed_spec_is_the_way_out(api, running):
     lose_spec(api)
     running.change(parallelism="many")
