@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 
@@ -15,7 +16,6 @@ from streamingjob_operator.announcing import Announcer
 from streamingjob_operator.config import OperatorConfig
 from streamingjob_operator.jobmaster import JobMaster, JobMasterError, JobMasterSilentError
 from streamingjob_operator.kube import (
-    CONFIG_MAPS,
     PODS,
     ROLE_BINDINGS,
     ROLES,
@@ -37,18 +37,14 @@ from streamingjob_operator.manifests.executor_template import build_executor_tem
 from streamingjob_operator.manifests.ownership import Belonging, Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
-from streamingjob_operator.manifests.stored_spec import (
-    StoredSpec,
-    build_stored_spec,
-    read_stored_spec,
-    resolve_spec,
-)
+from streamingjob_operator.manifests.stored_spec import StoredSpec
 from streamingjob_operator.memory import JobMemory
 from streamingjob_operator.metrics import OperatorMetrics
 from streamingjob_operator.observation import LossKey, Refusal
 from streamingjob_operator.owned import OwnedObjects
 from streamingjob_operator.resource import DriverRecord, Job, Reason, StreamingJobStatus
 from streamingjob_operator.store import Store
+from streamingjob_operator.stored_specs import StoredSpecs, UnusableSpecError
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +72,7 @@ class Actor:
     ) -> None:
         self._kube = kube
         self._owned = OwnedObjects(kube)
+        self._specs = StoredSpecs(kube, self._owned, config.image)
         self._session = session
         self._config = config
         self._store = store
@@ -99,8 +96,7 @@ class Actor:
                 log.info("%s: %s: %s", job.key, type(action).__name__, error)
             except Exception as error:  # told by whoever asked for all of it
                 failures.append(error)
-                if isinstance(error, ApiError) and error.is_refusal:
-                    refusals.append(Refusal(type(action).__name__, error.message))
+                refusals += _hindrances(action, error)
         is_over = memory.hindrance is not None and not refusals
         memory.hindrance = refusals[0] if refusals else None
         return Performed(again or is_over, tuple(failures))
@@ -109,17 +105,17 @@ class Actor:
         """True if what was learnt may change the decision, so that another look is due at once."""
         match action:
             case a.StoreSpec(spec_hash):
-                await self._store_spec(job, spec_hash)
+                await self._specs.store(job, spec_hash)
             case a.DryRunPods(spec_hash):
                 memory.dry_runs = {spec_hash: await self._dry_run(job, spec_hash)}
                 return True
             case a.LaunchDriver(driver):
                 return await self._launch_driver(job, driver, memory)
             case a.LaunchPlanner(spec_hash):
-                stored = await self._read_spec(job, spec_hash)
+                stored = await self._specs.read(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored))
             case a.LaunchCleaner(spec_hash):
-                stored = await self._read_spec(job, spec_hash)
+                stored = await self._specs.read(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_cleaner_pod(_owner(job), stored))
             case a.DeletePod(name, uid, force):
                 await self._kube.delete(PODS, job.namespace, name, uid=uid, grace=0 if force else None)
@@ -128,30 +124,18 @@ class Actor:
                 return True
             case a.DropStoredSpecs(keep):
                 memory.dry_runs = {known: said for known, said in memory.dry_runs.items() if known in keep}
-                await self._drop_stored_specs(job, keep)
+                await self._specs.drop_others(job, keep)
             case a.AddFinalizer():
-                await self._set_finalizers(job, (*job.finalizers, naming.FINALIZER))
+                await self._set_finalizer(job, wanted=True)
             case a.RemoveFinalizer():
-                await self._set_finalizers(job, tuple(f for f in job.finalizers if f != naming.FINALIZER))
+                await self._set_finalizer(job, wanted=False)
             case _:
                 await self._tell_driver(job, status, action, memory)
         return False
 
-    async def _store_spec(self, job: Job, spec_hash: str) -> None:
-        assert job.spec is not None, "only a spec that can be read is stored"
-        stored = resolve_spec(job.spec, spec_hash, self._config.image)
-        await self._owned.ensure(CONFIG_MAPS, _owner(job), build_stored_spec(_owner(job), stored))
-
-    async def _read_spec(self, job: Job, spec_hash: str) -> StoredSpec:
-        name = naming.stored_spec_name(job.name, spec_hash)
-        config_map = await self._owned.read(CONFIG_MAPS, _owner(job), name)
-        if config_map is None:
-            raise RuntimeError(f"the ConfigMap {name}, which keeps the spec of {job.key}, is gone; was it deleted?")
-        return read_stored_spec(config_map)
-
     async def _dry_run(self, job: Job, spec_hash: str) -> str | None:
         """What the API server says against the driver's or the executors' pods; None if it would take them."""
-        stored = await self._read_spec(job, spec_hash)
+        stored = await self._specs.read(job, spec_hash)
         await self._ensure_surroundings(job, stored)
         probe = DriverRecord(
             generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
@@ -186,9 +170,9 @@ class Actor:
 
     async def _launch_driver(self, job: Job, driver: DriverRecord, memory: JobMemory) -> bool:
         try:
-            stored = await self._read_spec(job, driver.spec_hash)
+            stored = await self._specs.read(job, driver.spec_hash)
             await self._ensure_surroundings(job, stored)
-            body = await self._owned.ensure(PODS, _owner(job), build_driver_pod(_owner(job), stored, driver))
+            body = await self._owned.ensure(PODS, _owner(job), _render_driver(job, stored, driver))
         except ApiError as error:
             if not error.is_refusal:
                 raise
@@ -206,24 +190,15 @@ class Actor:
         except ApiError as error:
             return f"(the log could not be read: {error})"
 
-    async def _drop_stored_specs(self, job: Job, keep: frozenset[str]) -> None:
-        selector = f"{naming.UID_LABEL}={job.uid},{naming.SPEC_HASH_LABEL}"
-        for config_map in await self._kube.list(CONFIG_MAPS, job.namespace, labels=selector):
-            metadata = config_map["metadata"]
-            if metadata["labels"][naming.SPEC_HASH_LABEL] not in keep:
-                await self._kube.delete(CONFIG_MAPS, job.namespace, metadata["name"], uid=metadata["uid"])
-
-    async def _set_finalizers(self, job: Job, finalizers: tuple[str, ...]) -> None:
-        """The resourceVersion keeps it from undoing what somebody else did to the list meanwhile."""
+    async def _set_finalizer(self, job: Job, *, wanted: bool) -> None:
+        """Others' finalizers stay as they are now; the resourceVersion keeps it from undoing what is done meanwhile."""
         current = await self._kube.get(STREAMING_JOBS, job.namespace, job.name)
         if current is None or current["metadata"]["uid"] != job.uid:
             return
-        body = {
-            "metadata": {
-                "finalizers": list(finalizers),
-                "resourceVersion": current["metadata"]["resourceVersion"],
-            }
-        }
+        others = [each for each in current["metadata"].get("finalizers") or () if each != naming.FINALIZER]
+        finalizers = [*others, naming.FINALIZER] if wanted else others
+        version = current["metadata"]["resourceVersion"]
+        body = {"metadata": {"finalizers": finalizers, "resourceVersion": version}}
         self._store.put_job(await self._kube.merge_patch(STREAMING_JOBS, job.namespace, job.name, body))
 
     async def _tell_driver(self, job: Job, status: StreamingJobStatus, action: a.Action, memory: JobMemory) -> None:
@@ -287,6 +262,23 @@ class Actor:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)
+
+
+def _render_driver(job: Job, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:
+    """What goes wrong here is known to have made no pod, and must not cost a generation each time it is tried."""
+    try:
+        return build_driver_pod(_owner(job), stored, driver)
+    except Exception as error:
+        log.exception("%s: the driver pod cannot be rendered", job.key)
+        raise UnusableSpecError(f"no pod can be made of the stored spec: {type(error).__name__}: {error}") from error
+
+
+def _hindrances(action: a.Action, error: Exception) -> list[Refusal]:
+    """None if it may have been done, or soon will be: the API server did not answer, or somebody else was quicker."""
+    name = type(action).__name__
+    if not isinstance(error, ApiError):
+        return [Refusal(name, f"{name} failed: {type(error).__name__}: {error}", Reason.OPERATOR_ERROR)]
+    return [Refusal(name, error.message)] if error.is_refusal else []
 
 
 def _what_restarts(answer: PodLostResponse) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +32,8 @@ from streamingjob_operator.store import Store
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 60.0
+CONFLICT_PAUSE_SECONDS = 0.1
+"""The watch asks for a look as soon as it shows the change; this is for changes that it never shows."""
 _NOT_FOLLOWED = (JobPhase.FINISHED, JobPhase.FAILED, JobPhase.SUSPENDED)
 
 
@@ -70,10 +73,9 @@ class Controller:
 
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
-        if uid is not None:
+        if uid is not None and uid in self.store.jobs:
             self._losses.pod_seen(uid, view_pod(body), deleted)
-        if uid in self.store.jobs:
-            self.queue.add(str(uid))
+            self.queue.add(uid)
 
     def node_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         name = body["metadata"]["name"]
@@ -96,8 +98,11 @@ class Controller:
         memory = self._memories.setdefault(job.uid, JobMemory())
         observation = await self._observer.observe(job, memory, now)
         decision = decide(observation)
+        # Before anything is waited for: other jobs are looked at meanwhile, and must know of it.
+        if observation.silent_since is not None and _replaces_driver(observation, decision):
+            self._fleet.note_replacement(observation.now)
         if not await self._record(job, decision.status, memory, now):
-            return 0.0
+            return CONFLICT_PAUSE_SECONDS
         done = await self._actor.perform_all(job, decision.status, decision.actions, memory)
         for announcement in decision.announcements:
             await self._announcer.announce(job, announcement)
@@ -131,7 +136,7 @@ class Controller:
         if body is None or body["metadata"]["uid"] != job.uid:
             self._forget(job.uid)
         else:
-            self.store.put_job(body)
+            self.store.put_job(body, known_when_asked=job.resource_version)
 
     async def _follow(self, job: Job, status: StreamingJobStatus, memory: JobMemory) -> None:
         driver = status.driver
@@ -164,16 +169,13 @@ class Controller:
             self.queue.add(uid)
 
     def _measure(self, observation: Observation, decision: Decision) -> None:
-        before, after = observation.job.status, decision.status
         for seconds in decision.recoveries:
             self._metrics.recovery_seconds.observe(seconds)
-        if after.past_restarts > before.past_restarts + before.region_restarts:
+        if _replaces_driver(observation, decision):
             self._metrics.drivers_replaced.labels(observation.job.name, observation.job.namespace).inc()
             self._losses.forget(observation.job.uid)
-            if observation.silent_since is not None:
-                self._fleet.note_replacement(observation.now)
         if observation.job.uid in self.store.jobs:  # it may have been deleted meanwhile
-            self._metrics.show_job(observation.job, after)
+            self._metrics.show_job(observation.job, decision.status)
 
     def _note_failure(self, uid: str, error: Exception) -> None:
         self._metrics.reconcile_errors.inc()
@@ -203,7 +205,7 @@ class Controller:
 
     async def resync(self) -> None:
         """What the watches show while the lists are on their way is newer than the lists."""
-        known = set(self.store.jobs)
+        known = self.store.versions()
         jobs: dict[str, dict[str, Any]] = {}
         pods: dict[str, list[dict[str, Any]]] = {}
         before = self.store.pod_events.copy()
@@ -212,14 +214,26 @@ class Controller:
                 jobs[job["metadata"]["uid"]] = job
             for pod in await self._kube.list(PODS, namespace, labels=naming.UID_LABEL):
                 pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
-        for uid in known - set(jobs):
+        for uid in set(known) - set(jobs):
             self._forget(uid)
+        self._forget_pods_of_gone_jobs(before)
         for uid, job in jobs.items():
-            news = self.store.put_job(job)
+            news = self.store.put_job(job, known_when_asked=known.get(uid))
             if self.store.pod_events[uid] == before[uid]:
                 news = self.store.replace_pods(uid, pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+    def _forget_pods_of_gone_jobs(self, events_before: Counter[str]) -> None:
+        """A job's pods may be seen before the job is, but not for a whole round; and after it, when it is deleted."""
+        for uid in self.store.jobs_of_pods() - set(self.store.jobs):
+            if self.store.pod_events[uid] == events_before[uid]:
+                self.store.drop_job(uid)
+
+
+def _replaces_driver(observation: Observation, decision: Decision) -> bool:
+    before, after = observation.job.status, decision.status
+    return after.past_restarts > before.past_restarts + before.region_restarts
 
 
 def _earliest(*seconds: float | None) -> float | None:

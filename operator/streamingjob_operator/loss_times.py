@@ -9,6 +9,8 @@ from snapshot_engine.wire.status import JobStatus, RegionState, RegionStatus
 from streamingjob_operator.observation import PodView
 
 _AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
+REMEMBERED_SECONDS = 600.0
+"""A pod that went, and of which the driver was not told by then, was no loss: it had been asked to go."""
 
 
 @dataclass
@@ -53,12 +55,19 @@ class LossTimes:
     def reported(self, job_uid: str, status: JobStatus) -> list[float]:
         """The seconds of every loss whose regions all run again by this report."""
         self._status[job_uid] = status
+        self._forget_old(job_uid)
         at_work = {region.id: region.attempt for region in status.regions if region.state in _AT_WORK}
         losses = self._open.pop(job_uid, [])
         over = [loss for loss in losses if all(at_work.get(r, 0) > before for r, before in loss.attempts.items())]
         if len(over) < len(losses):
             self._open[job_uid] = [loss for loss in losses if loss not in over]
         return [self._clock() - loss.since for loss in over]
+
+    def _forget_old(self, job_uid: str) -> None:
+        since = self._clock() - REMEMBERED_SECONDS
+        seen = self._seen.get(job_uid, {})
+        for pod_uid in [pod_uid for pod_uid, loss in seen.items() if loss.since < since]:
+            del seen[pod_uid]
 
     def forget(self, job_uid: str) -> None:
         for known in (self._status, self._seen, self._open):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from snapshot_engine.wire.status import JobStatus, TerminationReport
 from streamingjob_operator import naming
-from streamingjob_operator.resource import Job
+from streamingjob_operator.resource import Job, Reason
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,11 @@ class LossKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Refusal:
-    """The API server's no to something the operator asked for: it was not done."""
+    """Something that was certainly not done: the API server's no, or a way on that the operator did not find."""
 
     what: str
     message: str
+    reason: Reason = Reason.REFUSED_BY_CLUSTER
 
 
 @dataclass(frozen=True)

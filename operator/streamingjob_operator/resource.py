@@ -7,7 +7,7 @@ that another operator process can go on where this one stopped. The CRD is gener
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, Field
 
@@ -20,7 +20,19 @@ MAX_STATUS_SAVEPOINTS = 20
 MAX_MESSAGE_LENGTH = 2000
 
 
-class JobPhase(StrEnum):
+class _OpenEnum(StrEnum):
+    """An enum that takes every value: one that a newer operator wrote is none of the members, and stays as it is."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
+
+
+class JobPhase(_OpenEnum):
     PENDING = "Pending"
     STARTING = "Starting"
     RUNNING = "Running"
@@ -48,7 +60,7 @@ class ConditionType(StrEnum):
     """A bounded job has ended and committed all of its output."""
 
 
-class Reason(StrEnum):
+class Reason(_OpenEnum):
     """Every reason that a condition or an event of a StreamingJob may carry."""
 
     STARTING = "Starting"
@@ -74,6 +86,12 @@ class Reason(StrEnum):
     REFUSED_BY_CLUSTER = "RefusedByCluster"
     """The cluster refuses something that the job needs: rights, a policy, a webhook that does not answer, a missing
     service account, a name that is taken. Asked for again until it is given."""
+    OPERATOR_ERROR = "OperatorError"
+    """Something that the job needs failed in the operator itself, in a way that nobody foresaw; its log has the
+    details. Tried again until it works."""
+    UNKNOWN_STEP = "UnknownStep"
+    """A newer operator has begun an operation that this one does not know how to go on with. The job is looked after
+    as it is; run the newer operator again."""
     EXECUTORS_CANNOT_START = "ExecutorsCannotStart"
     """Kubernetes cannot start executor pods, so regions wait for slots."""
     TOO_FEW_SLOTS = "TooFewSlots"
@@ -166,7 +184,7 @@ class DriverRecord(TolerantModel):
     """Version of the operator's pod rendering, pinned as well."""
 
 
-class OperationKind(StrEnum):
+class OperationKind(_OpenEnum):
     UPGRADE = "Upgrade"
     SUSPEND = "Suspend"
     RESTART = "Restart"
@@ -175,7 +193,7 @@ class OperationKind(StrEnum):
     DELETE = "Delete"
 
 
-class OperationStep(StrEnum):
+class OperationStep(_OpenEnum):
     PLAN = "Plan"
     """The new spec is planned by a pod of its own, while the old driver runs on."""
     WAIT = "Wait"
@@ -241,6 +259,11 @@ class SavepointTrigger(StrEnum):
     UPGRADE = "Upgrade"
     SUSPEND = "Suspend"
     DELETION = "Deletion"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "SavepointTrigger | None":
+        """What a newer operator has added is kept as carefully as a user's: the operator deletes none of those."""
+        return cls.USER if isinstance(value, str) else None
 
 
 class SavepointRecord(TolerantModel):

@@ -21,23 +21,35 @@ class Store:
         self.pod_events: Counter[str] = Counter()
         """By job uid: how many the watch has shown. A list that was asked for before the last one may be older."""
 
-    def put_job(self, body: Body) -> bool:
+    def put_job(self, body: Body, *, known_when_asked: str | None = None) -> bool:
         """Keeps the newer of what is known and what is given: a watch may lag behind the operator's own writes.
 
-        True if it is news.
+        An answer of the API server that is older than what was known when it was asked says that the server itself has
+        gone back, as one does that was restored from a backup: then the answer counts. True if it is news.
         """
         uid = body["metadata"]["uid"]
         known = self.jobs.get(uid)
-        newer = known is None or _version(body) > _version(known)
-        if newer:
+        if known is None or _version(body) > _version(known):
+            news = True
+        else:
+            news = known["metadata"]["resourceVersion"] == known_when_asked and _version(body) < _version(known)
+        if news:
             self.jobs[uid] = body
-        return newer
+        return news
 
     def drop_job(self, uid: str) -> None:
         self.jobs.pop(uid, None)
         for key in [key for key in self._pods if key[0] == uid]:
             del self._pods[key]
         self.pod_events.pop(uid, None)
+
+    def versions(self) -> dict[str, str]:
+        """By job uid: the resourceVersion that is known."""
+        return {uid: body["metadata"]["resourceVersion"] for uid, body in self.jobs.items()}
+
+    def jobs_of_pods(self) -> set[str]:
+        """The uids of all jobs that pods were seen of, whether the jobs are known or not."""
+        return {uid for uid, _ in self._pods} | set(self.pod_events)
 
     def pods_of(self, job_uid: str) -> tuple[PodView, ...]:
         """None as long as the job is not known."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from snapshot_engine.wire.control import LossReason, PodLostRequest
 from snapshot_engine.wire.status import ExecutorStatus, JobStatus, RegionState, RegionStatus
-from streamingjob_operator.loss_times import LossTimes
+from streamingjob_operator.loss_times import REMEMBERED_SECONDS, LossTimes
 from streamingjob_operator.observation import PodView
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,3 +95,15 @@ def test_an_executor_without_slots_keeps_nothing_down():
     times.reported("job", report(r0=1, r1=1))
     times.told("job", loss(executor="standby"))
     assert times.reported("job", report(r0=2, r1=2)) == []
+
+
+def test_a_pod_that_went_long_ago_is_not_remembered():
+    clock = Clock()
+    times = LossTimes(clock)
+    times.reported("job", report(r0=1, r1=1))
+    times.pod_seen("job", pod(), deleted=True)
+    clock.now += REMEMBERED_SECONDS + 1.0
+    times.reported("job", report(r0=1, r1=1))
+    times.told("job", loss())
+    clock.now += 1.0
+    assert times.reported("job", report(r0=2, r1=2)) == [1.0]

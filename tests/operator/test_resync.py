@@ -83,3 +83,25 @@ async def test_a_pod_that_is_lost_while_the_lists_are_on_their_way_stays_lost(co
     lists.meanwhile[PODS] = lambda: controller.pod_seen(pod(), deleted=True)
     await controller.resync()
     assert controller.store.pods_of("u1") == ()
+
+
+async def test_pods_of_a_job_that_is_gone_are_not_remembered(controller, lists):
+    controller.job_seen(job(), deleted=True)
+    controller.pod_seen(pod(), deleted=False)
+    controller.pod_seen(pod("orders-driver-2"), deleted=True)
+    await controller.resync()
+    assert controller.store.jobs_of_pods() == set()
+
+
+async def test_pods_that_are_seen_just_before_their_job_are_remembered(controller, lists):
+    lists.meanwhile[PODS] = lambda: controller.pod_seen(pod(), deleted=False)
+    await controller.resync()
+    controller.job_seen(job(), deleted=False)
+    assert [each.name for each in controller.store.pods_of("u1")] == ["orders-driver-1"]
+
+
+async def test_an_api_server_that_was_restored_from_a_backup_is_believed(controller, lists):
+    controller.store.put_job(job(version=9))
+    lists.objects[STREAMING_JOBS] = [job(version=2)]
+    await controller.resync()
+    assert controller.store.versions() == {"u1": "2"} and len(controller.queue) == 1

@@ -44,3 +44,25 @@ def test_a_pod_that_is_seen_before_its_job_is_known_then():
     store.put_pod(pod("shop"))
     store.put_job(JOB)
     assert [view.uid for view in store.pods_of("u1")] == ["shop"]
+
+
+def of_version(version):
+    return {"metadata": {**JOB["metadata"], "resourceVersion": str(version)}}
+
+
+def test_what_lags_behind_is_not_news():
+    store = Store()
+    store.put_job(of_version(5))
+    assert not store.put_job(of_version(4)) and store.versions() == {"u1": "5"}
+
+
+def test_an_api_server_that_has_gone_back_is_believed():
+    store = Store()
+    store.put_job(of_version(5))
+    assert store.put_job(of_version(2), known_when_asked="5") and store.versions() == {"u1": "2"}
+
+
+def test_an_answer_that_the_watch_has_overtaken_is_not():
+    store = Store()
+    store.put_job(of_version(5))
+    assert not store.put_job(of_version(4), known_when_asked="3") and store.versions() == {"u1": "5"}

@@ -8,9 +8,10 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
 from snapshot_engine.wire.model import StrictModel, TolerantModel
+from snapshot_engine.wire.pod_template import find_misshapen
 from snapshot_engine.wire.quantities import ByteSize, Duration, PositiveDuration
 from snapshot_engine.wire.spark_conf import why_refused
 
@@ -32,8 +33,17 @@ CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
 
 GIB = 2**30
 
+
+def _can_be_merged(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    misshapen = find_misshapen(template)
+    if misshapen:
+        raise ValueError("; ".join(misshapen))
+    return template
+
+
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Nonce = Annotated[int, Field(ge=0, le=2**53)]
+PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(_can_be_merged)]
 
 
 class ImagePullPolicy(StrEnum):
@@ -231,7 +241,7 @@ class DriverSpec(StrictModel):
     """CPU request of the driver pod, in cores."""
     memory: ByteSize = 1 * GIB
     """Memory of the whole driver pod."""
-    pod_template: dict[str, JsonValue] | None = None
+    pod_template: PodTemplate | None = None
     """A pod template (metadata, spec) merged into the driver pod; containers are matched by name
     (`driver`)."""
 
@@ -245,7 +255,7 @@ class ExecutorSpec(StrictModel):
     """Executor pods kept free, so that recovery need not wait for a new pod."""
     memory: ByteSize = 2 * GIB
     """Memory of the whole executor pod; the engine splits it between the JVM and its slots."""
-    pod_template: dict[str, JsonValue] | None = None
+    pod_template: PodTemplate | None = None
     """A pod template (metadata, spec) merged into the executor pods; containers are matched by name
     (`executor`)."""
 

@@ -5,14 +5,18 @@ containers and volumes). Lists of named things are merged by name; nothing is re
 """
 
 import copy
+from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Any
+
+from streamingjob_operator.manifests.pod_security import scratch_mounts
 
 _NAMED_BY = {
     "containers": "name",
     "initContainers": "name",
     "volumes": "name",
     "env": "name",
-    "ports": "name",
+    "ports": "containerPort",
     "volumeMounts": "mountPath",
     "imagePullSecrets": "name",
 }
@@ -39,11 +43,33 @@ def _restore_identity(merged: dict[str, Any], own: dict[str, Any]) -> None:
 
 
 def _restore_program(containers: list[dict[str, Any]], own: dict[str, Any]) -> None:
+    """What the engine needs to run at all: its program, its surroundings, its ports, and the files it reads."""
     container = next(each for each in containers if each["name"] == own["name"])
     for field in ("args", "command", "image"):
         if field in own:
             container[field] = own[field]
-    container["env"] = _merge_named(container.get("env", []), own.get("env", []), "name")
+        else:
+            container.pop(field, None)
+    container["env"] = _with_own(container.get("env", []), own.get("env", []), lambda each: each.get("name"))
+    # Of two sources with the same key the last one counts.
+    container["envFrom"] = _with_own(container.get("envFrom", []), own.get("envFrom", []), str)
+    container["volumeMounts"] = _with_own(container.get("volumeMounts", []), _needed_mounts(own), _mounted_path)
+    if "ports" in own:
+        container["ports"] = _with_own(container["ports"], own["ports"], lambda each: each.get("containerPort"))
+
+
+def _needed_mounts(own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Not the scratch directories: whatever else can be written to does as well there."""
+    return [mount for mount in own.get("volumeMounts", []) if mount not in scratch_mounts()]
+
+
+def _mounted_path(mount: dict[str, Any]) -> PurePosixPath:
+    return PurePosixPath(mount.get("mountPath", ""))
+
+
+def _with_own(merged: list[Any], own: list[Any], key: Callable[[Any], object]) -> list[Any]:
+    """Each of the operator's own as it was, instead of what the template made of it."""
+    return list(({key(item): item for item in merged} | {key(item): item for item in own}).values())
 
 
 def _merge(base: Any, overlay: Any) -> Any:

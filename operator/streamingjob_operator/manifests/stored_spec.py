@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
-from snapshot_engine.wire.spec import ObjectMeta, StreamingJob, StreamingJobSpec
+from snapshot_engine.wire.spec import API_VERSION, KIND, StreamingJob, StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.executor_template import build_executor_template
 from streamingjob_operator.manifests.ownership import Owner
@@ -25,6 +26,10 @@ class StoredSpec:
     spec_hash: str
     image: str
     render_version: int = RENDER_VERSION
+
+
+class UnreadableSpecError(ValueError):
+    """A stored spec is damaged, or of a release that is too different."""
 
 
 def resolve_spec(spec: StreamingJobSpec, spec_hash: str, default_image: str) -> StoredSpec:
@@ -49,15 +54,29 @@ def build_stored_spec(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
 
 
 def read_stored_spec(config_map: dict[str, Any]) -> StoredSpec:
-    job = StreamingJob.model_validate(yaml.safe_load(config_map["data"][MANIFEST_KEY]))
+    """Fields that this release does not know are ignored: the operator that stored them may have been a newer one."""
     metadata = config_map["metadata"]
-    version = int(metadata.get("annotations", {}).get(naming.RENDER_VERSION_ANNOTATION, RENDER_VERSION))
-    return StoredSpec(job.spec, metadata["labels"][naming.SPEC_HASH_LABEL], job.spec.image or "", version)
+    try:
+        job = StreamingJob.model_validate(yaml.safe_load(config_map["data"][MANIFEST_KEY]), extra="ignore")
+        version = int(metadata.get("annotations", {}).get(naming.RENDER_VERSION_ANNOTATION, RENDER_VERSION))
+        spec_hash = metadata["labels"][naming.SPEC_HASH_LABEL]
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        told = "; ".join(f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in problems)
+        raise UnreadableSpecError(told) from error
+    except (KeyError, ValueError, yaml.YAMLError) as error:
+        raise UnreadableSpecError(f"{type(error).__name__}: {error}") from error
+    return StoredSpec(job.spec, spec_hash, job.spec.image or "", version)
 
 
 def _manifest(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
-    metadata = ObjectMeta(name=owner.name, namespace=owner.namespace, uid=owner.uid)
-    return StreamingJob(metadata=metadata, spec=spec).to_wire()
+    """What is not given is left out: an engine that is older than the operator does not know every field."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
+        "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True),
+    }
 
 
 def _dump(document: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, SavepointRecord
 from streamingjob_operator.rules.launching import ask_to_go
-from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint
+from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint, stand_still
 from streamingjob_operator.rules.steps import savepoint_failure
 
 ASK_AGAIN_SECONDS = 2.0
@@ -36,8 +36,10 @@ def _continue(draft: Draft) -> None:
             _continue_stop(draft)
         case OperationStep.KILL:
             _continue_kill(draft)
-        case _:
+        case OperationStep.CLEAN:
             _continue_clean(draft)
+        case _:
+            stand_still(draft)
 
 
 def _begin(draft: Draft) -> None:

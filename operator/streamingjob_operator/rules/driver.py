@@ -63,8 +63,9 @@ def _answer_missing_pod(draft: Draft) -> None:
     if driver.pod_uid is not None:
         restart_driver(draft, "is gone", costs=False)
     elif draft.observation.refused_launch is not None:
-        message = f"the API server refused {driver.pod_name}: {draft.observation.refused_launch.message}"
+        message = f"{driver.pod_name} cannot be made: {draft.observation.refused_launch.message}"
         draft.waiting = Note(Reason.DRIVER_CANNOT_START, message)
+        draft.degraded.append(draft.waiting)  # what is wrong with the live spec would hide it elsewhere
         draft.act(LaunchDriver(driver))
         draft.look_again(RETRY_REFUSED_LAUNCH_SECONDS)
     else:

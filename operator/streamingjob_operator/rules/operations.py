@@ -3,7 +3,7 @@
 from snapshot_engine.wire.spec import JobState, UpgradeMode
 from snapshot_engine.wire.status import Phase
 from streamingjob_operator import naming
-from streamingjob_operator.draft import Draft
+from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.resource import (
     JobPhase,
     Operation,
@@ -84,6 +84,16 @@ def begin(
         savepoint_name=savepoint,
         restore=restore,
     )
+
+
+def stand_still(draft: Draft) -> None:
+    """At a step that only a newer operator knows. What is lost meanwhile is replaced all the same."""
+    operation = draft.operation
+    message = (
+        f"the operation {operation.kind} is at step {operation.step}, which this operator does not know: "
+        "a newer one has begun it. Run that one again"
+    )
+    draft.stalled = Note(Reason.UNKNOWN_STEP, message)
 
 
 def _start_first(draft: Draft) -> None:

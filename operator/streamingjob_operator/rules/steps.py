@@ -16,6 +16,7 @@ from streamingjob_operator.rules.operations import (
     driver_can_take_a_savepoint,
     restore_is_asked,
     restore_of_upgrade,
+    stand_still,
     take_asked_restore,
 )
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
@@ -44,6 +45,8 @@ def continue_operation(draft: Draft) -> None:
             _continue_start(draft)
         case OperationStep.CLEAN:
             draft.status.operation = None  # belongs to a deletion, and this job is not being deleted
+        case _:
+            stand_still(draft)
 
 
 def drop_idle_planners(draft: Draft) -> None:
@@ -247,7 +250,9 @@ def _finish_stop(draft: Draft, pod: PodView | None) -> None:
 
 def _go_on_after_stop(draft: Draft, pod: PodView | None, restore: RestorePoint | None) -> None:
     operation = draft.operation
-    if operation.kind is OperationKind.SUSPEND:
+    if (
+        operation.target_hash is None
+    ):  # a suspension; or of a kind that a newer operator knows: then it goes on after it
         become_suspended(draft, restore)
         return
     if draft.policy.state is JobState.SUSPENDED:
@@ -257,7 +262,6 @@ def _go_on_after_stop(draft: Draft, pod: PodView | None, restore: RestorePoint |
         return
     if pod is not None:
         draft.act(DeletePod(pod.name, pod.uid))
-    assert operation.target_hash is not None, "everything but a suspension has a target"
     operation.restore = restore
     draft.move_to_step(OperationStep.START)
     draft.start_afresh(operation.target_hash, restore)

@@ -1,15 +1,15 @@
-"""What the cluster refuses is said. It is nobody's failure and costs nothing; the shell asks again, with a backoff."""
+"""What the cluster refuses, or the operator cannot do, is said. It is nobody's failure and costs nothing; the shell
+tries again, with a backoff."""
 
 from streamingjob_operator import naming
 from streamingjob_operator.draft import Draft, Note
-from streamingjob_operator.resource import Reason
 
 
 def tell_hindrance(draft: Draft) -> None:
     hindrance = draft.observation.hindrance
     if hindrance is None:
         return
-    note = Note(Reason.REFUSED_BY_CLUSTER, f"{hindrance.message}. It is tried again until it works")
+    note = Note(hindrance.reason, f"{hindrance.message}. It is tried again until it works")
     draft.waiting = note
     draft.degraded.append(note)
     if _runs_something_else(draft):

@@ -3,8 +3,8 @@ import json
 import pytest
 import yaml
 
-from snapshot_engine.wire.control import Environment
-from snapshot_engine.wire.spec import StreamingJob, StreamingJobSpec
+from snapshot_engine.wire.control import CONTROL_PORT, CONTROL_PORT_NAME, Environment
+from snapshot_engine.wire.spec import CHECKPOINT_MOUNT, StreamingJob, StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.access import DRIVER_RULES, build_role, build_role_binding
 from streamingjob_operator.manifests.driver_pod import build_cleaner_pod, build_driver_pod, build_planner_pod
@@ -12,7 +12,12 @@ from streamingjob_operator.manifests.executor_template import build_executor_tem
 from streamingjob_operator.manifests.ownership import Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
-from streamingjob_operator.manifests.stored_spec import build_stored_spec, read_stored_spec, resolve_spec
+from streamingjob_operator.manifests.stored_spec import (
+    UnreadableSpecError,
+    build_stored_spec,
+    read_stored_spec,
+    resolve_spec,
+)
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 OWNER = Owner("orders", "shop", "uid-1")
@@ -144,6 +149,65 @@ def test_a_pod_template_is_merged_and_never_replaces():
     assert {"config", "tmp", "spark-local-dir-1", "more"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
 
 
+def pods_with(container, *, storage, volumes=()):
+    """Driver and executor with the same template for the container that runs the engine."""
+
+    def part(name):
+        return {"podTemplate": {"spec": {"containers": [{"name": name, **container}], "volumes": list(volumes)}}}
+
+    driver_pod, _, _, executor = all_pods(
+        checkpoint={"storage": storage}, driver=part("driver"), executor=part("executor")
+    )
+    return [pod["spec"]["containers"][0] for pod in (driver_pod, executor)]
+
+
+URI = {"uri": "s3://b/p", "secretRef": {"name": "s3-keys"}}
+
+
+def test_a_pod_template_adds_to_the_credentials_and_does_not_replace_them():
+    more = {"configMapRef": {"name": "mine"}}
+    for container in pods_with({"envFrom": [more]}, storage=URI):
+        assert container["envFrom"] == [more, {"secretRef": {"name": "s3-keys"}}]
+
+
+@pytest.mark.parametrize("path", [CHECKPOINT_MOUNT, f"{CHECKPOINT_MOUNT}/"])
+def test_a_pod_template_mounts_nothing_in_place_of_the_checkpoints(path):
+    mine = {"name": "mine", "mountPath": path, "subPath": "elsewhere"}
+    mounts = {"volumeMounts": [mine, {"name": "mine", "mountPath": "/data"}]}
+    for container in pods_with(
+        mounts, storage={"pvc": {"claimName": "state"}}, volumes=[{"name": "mine", "emptyDir": {}}]
+    ):
+        at_checkpoints = [m for m in container["volumeMounts"] if m["mountPath"].rstrip("/") == CHECKPOINT_MOUNT]
+        assert at_checkpoints == [{"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT}]
+        assert "/data" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_a_pod_template_may_give_another_scratch_volume():
+    mount = {"name": "fast", "mountPath": "/tmp"}
+    for container in pods_with({"volumeMounts": [mount]}, storage=URI, volumes=[{"name": "fast", "emptyDir": {}}]):
+        assert [each["name"] for each in container["volumeMounts"] if each["mountPath"] == "/tmp"] == ["fast"]
+
+
+def test_a_pod_template_does_not_say_which_program_runs():
+    for container in pods_with({"command": ["sleep", "inf"], "args": ["sh"]}, storage=URI):
+        assert "command" not in container and container.get("args") in (None, ["driver"])
+
+
+def test_ports_of_a_pod_template_need_no_names_and_rename_none_of_the_engines():
+    given = [{"containerPort": 9000}, {"containerPort": 9001}, {"name": "mine", "containerPort": CONTROL_PORT}]
+    container, executor = pods_with({"ports": given}, storage=URI)
+    assert [port["containerPort"] for port in executor["ports"]] == [9000, 9001, CONTROL_PORT]
+    names = {port["containerPort"]: port.get("name") for port in container["ports"]}
+    assert {9000, 9001} <= set(names) and names[CONTROL_PORT] == CONTROL_PORT_NAME
+
+
+def test_a_value_of_the_operators_replaces_a_reference_of_the_same_name():
+    mine = {"name": "STREAMINGJOB_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    container, _ = pods_with({"env": [mine]}, storage=URI)
+    told = [each for each in container["env"] if each["name"] == "STREAMINGJOB_UID"]
+    assert told == [{"name": "STREAMINGJOB_UID", "value": "uid-1"}]
+
+
 def test_a_stored_spec_can_be_read_back_and_runs_the_same():
     kept = stored(parallelism=3)
     config_map = build_stored_spec(OWNER, kept)
@@ -152,6 +216,29 @@ def test_a_stored_spec_can_be_read_back_and_runs_the_same():
     manifest = StreamingJob.model_validate(yaml.safe_load(config_map["data"]["job.yaml"]))
     assert manifest.spec.image == "operator-image:1" and manifest.metadata.uid == "uid-1"
     assert yaml.safe_load(config_map["data"]["executor.yaml"])["kind"] == "Pod"
+
+
+def test_a_stored_spec_has_only_what_was_given():
+    manifest = yaml.safe_load(build_stored_spec(OWNER, stored(parallelism=3))["data"]["job.yaml"])
+    assert set(manifest["spec"]) == {"pipeline", "checkpoint", "parallelism", "image"}
+    assert manifest["spec"]["checkpoint"] == {"storage": {"uri": "s3://b/p", "secretRef": {"name": "s3-keys"}}}
+
+
+def test_fields_of_a_newer_release_are_ignored_in_what_is_stored():
+    config_map = build_stored_spec(OWNER, stored())
+    manifest = yaml.safe_load(config_map["data"]["job.yaml"])
+    manifest["spec"]["checkpoint"]["novel"] = 1
+    manifest["novel"] = True
+    config_map["data"]["job.yaml"] = yaml.safe_dump(manifest)
+    assert read_stored_spec(config_map) == stored()
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"job.yaml": "{"}, {"job.yaml": "spec: {parallelism: many}"}, {"job.yaml": "word"}], ids=str
+)
+def test_a_damaged_stored_spec_is_told_as_such(data):
+    with pytest.raises(UnreadableSpecError):
+        read_stored_spec({**build_stored_spec(OWNER, stored()), "data": data})
 
 
 def test_the_image_in_the_spec_counts_before_the_operators():

@@ -83,6 +83,13 @@ class MemoryApiServer:
             raise ApiError(409, "Conflict", "the object has been modified")
         return self.put(kind, {**present, "status": body["status"]})
 
+    async def merge_patch(self, kind, namespace, name, body):
+        self._call("patch", kind, {"metadata": {"name": name, "namespace": namespace}})
+        present = self.objects[kind, namespace, name]
+        if body["metadata"]["resourceVersion"] != present["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return self.put(kind, {**present, "metadata": {**present["metadata"], **body["metadata"]}})
+
     async def delete(self, kind, namespace, name, *, uid=None, grace=None):
         self._call("delete", kind, {"metadata": {"name": name, "namespace": namespace}})
         present = self.objects.get((kind, namespace, name))
@@ -110,18 +117,20 @@ class Shell:
         config = OperatorConfig(image="engine:1", identity="me")
         self.controller = Controller(api, None, config, OperatorMetrics(CollectorRegistry()))
         self.uid = None
+        self.name = "orders"
 
-    def apply(self, **spec):
+    def apply(self, *, name="orders", **spec):
         """Makes the job, anew if there is one of that name."""
         base = {"pipeline": {"entrypoint": "a:b"}, "checkpoint": {"storage": {"uri": "s3://b/p"}}}
-        metadata = {"name": "orders", "namespace": "shop", "generation": 1}
+        self.name = name
+        metadata = {"name": name, "namespace": "shop", "generation": 1}
         kind = {"apiVersion": "streamingjob.dev/v1alpha1", "kind": "StreamingJob"}
         body = self.api.put(STREAMING_JOBS, {**kind, "metadata": metadata, "spec": {**base, **spec}})
         self.uid = body["metadata"]["uid"]
         self.controller.store.put_job(body)
 
     def change(self, **spec):
-        body = self.api.objects[STREAMING_JOBS, "shop", "orders"]
+        body = self.api.objects[STREAMING_JOBS, "shop", self.name]
         metadata = {**body["metadata"], "generation": body["metadata"]["generation"] + 1}
         changed = self.api.put(STREAMING_JOBS, {**body, "metadata": metadata, "spec": {**body["spec"], **spec}})
         self.controller.store.put_job(changed)
@@ -134,21 +143,22 @@ class Shell:
 
     @property
     def status(self):
-        return self.api.objects[STREAMING_JOBS, "shop", "orders"]["status"]
+        return self.api.objects[STREAMING_JOBS, "shop", self.name]["status"]
 
     def condition(self, kind):
         return next(each for each in self.status["conditions"] if each["type"] == kind)
 
-    def run_driver(self):
+    def run_driver(self, *, ready=True):
         """As a kubelet would, with a driver that has said that all is well."""
         driver = self.status["driver"]
         pod = self.api.objects[PODS, "shop", driver["podName"]]
-        states = [{"name": "driver", "state": {"running": {}}, "ready": True}]
-        status = {"phase": "Running", "containerStatuses": states, "conditions": [{"type": "Ready", "status": "True"}]}
+        states = [{"name": "driver", "state": {"running": {}}, "ready": ready}]
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        status = {"phase": "Running", "containerStatuses": states, "conditions": conditions}
         self.controller.pod_seen(self.api.put(PODS, {**pod, "status": status}), deleted=False)
         memory = self.controller._memories[self.uid]
         regions = [RegionStatus(id="r0", state=RegionState.RUNNING, attempt=1)]
-        said = JobStatus(name="orders", generation=driver["generation"], phase=Phase.RUNNING, regions=regions)
+        said = JobStatus(name=self.name, generation=driver["generation"], phase=Phase.RUNNING, regions=regions)
         memory.report = Report(said, datetime.now(UTC))
 
 

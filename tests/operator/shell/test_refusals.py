@@ -1,5 +1,6 @@
 """What the cluster refuses is said in a condition, costs nothing, and is tried again until it works."""
 
+import contextlib
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -164,3 +165,36 @@ async def test_a_driver_that_is_silent_already_is_not_waited_for_again(shell, mo
     memory.silent_since = datetime.now(UTC)
     await actor.perform_all(SimpleNamespace(key="shop/orders"), None, [TakeSavepoint("a")], memory)
     assert told == []
+
+
+async def test_a_failure_that_nobody_foresaw_is_said_and_tried_again(api, running):
+    refusing = refuse(api, TypeError("a bug"), CONFIG_MAPS, verbs=("create",))
+    running.change(parallelism=4)
+    for _ in range(3):
+        with contextlib.suppress(TypeError):
+            await running.controller.reconcile(running.uid)
+    ready = running.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "OperatorError")
+    assert "StoreSpec failed: TypeError: a bug" in ready["message"]
+    refusing.on = False
+    await running.look()
+    assert running.condition("Ready")["reason"] == "Upgrading"
+
+
+@pytest.mark.parametrize(
+    ("template", "field"),
+    [
+        ({"metadata": {"labels": None}}, "metadata.labels must be a mapping; found null"),
+        ({"spec": {"containers": {"name": "driver"}}}, "spec.containers must be a list"),
+        ({"spec": {"containers": ["driver"]}}, "spec.containers[0] must be a mapping"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("part", ["driver", "executor"])
+async def test_a_pod_template_of_the_wrong_shape_is_an_invalid_spec(running, part, template, field):
+    running.change(**{part: {"podTemplate": template}})
+    await running.look()
+    stalled = running.condition("Stalled")
+    assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")
+    assert f"spec.{part}.podTemplate: {field}" in stalled["message"]
+    assert running.condition("Ready")["status"] == "False" and running.status["phase"] == "Running"
