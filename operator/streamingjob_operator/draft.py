@@ -148,12 +148,18 @@ class Draft:
         self._close_driver()
         self.status.launch = None
 
+    def keep_way_back(self, restore: RestorePoint | None) -> None:
+        """The drivers of what runs have stopped, and would go on from here: also after a rollback, if it is good."""
+        if self.running_hash == self.status.last_good_hash:
+            self.status.last_good_restore = restore
+
     def finish(self) -> None:
         """A bounded job has come to its end, so its spec is as good as one that was seen to run."""
         self.status.phase = JobPhase.FINISHED
         self.status.operation = None
         self.status.error = None
         self.status.last_good_hash = self.running_hash
+        self.status.last_good_restore = self.lineage
         self.announce(Reason.FINISHED, "The job has ended and committed all of its output")
 
     def fail(self, reason: Reason, message: str) -> None:
