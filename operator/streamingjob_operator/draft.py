@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
+from snapshot_engine.wire.status import RegionState
 from streamingjob_operator.actions import Action, Announcement
 from streamingjob_operator.observation import Observation
 from streamingjob_operator.resource import (
@@ -143,6 +144,13 @@ class Draft:
         self.status.region_restarts = 0
         self.status.driver = None
         self.status.silent_since = None
+        self._mark_regions(RegionState.WAITING)
+
+    def _mark_regions(self, state: RegionState) -> None:
+        """Their driver is gone. What else is known of them stays: somebody may look for the last failure."""
+        self.status.regions = [region.model_copy(update={"state": state}) for region in self.status.regions]
+        if self.status.regions_ready is not None:
+            self.status.regions_ready = f"0/{self.status.regions_ready.partition('/')[2]}"
 
     def forget_driver(self) -> None:
         self._close_driver()
@@ -169,4 +177,5 @@ class Draft:
         self.status.error = message[:MAX_MESSAGE_LENGTH]
         self.status.operation = None
         self.status.launch = None
+        self._mark_regions(RegionState.FAILED)
         self.announce(reason, message, warning=True)

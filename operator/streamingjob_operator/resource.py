@@ -91,7 +91,7 @@ class Reason(StrEnum):
     """No checkpoint was completed within the progress window."""
     CHECKPOINTS_COMPLETE = "CheckpointsComplete"
     CHECKPOINT_PENDING = "CheckpointPending"
-    """The first checkpoint has not been completed yet."""
+    """The first checkpoint has not been completed yet, or no driver is at work that could complete one."""
     RESTARTS_EXHAUSTED = "RestartsExhausted"
     """More restarts than recovery.maxRestarts within recovery.window."""
     FOREIGN_STATE = "ForeignState"

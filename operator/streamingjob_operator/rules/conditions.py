@@ -149,9 +149,19 @@ def _degraded(draft: Draft) -> tuple[bool, Reason, str]:
 def _checkpoints_healthy(draft: Draft) -> tuple[bool | None, Reason, str]:
     if draft.no_progress is not None:
         return False, Reason.NO_PROGRESS, draft.no_progress.message
+    if not _takes_checkpoints(draft):
+        return None, Reason.CHECKPOINT_PENDING, "no driver is at work that could complete one"
     if draft.status.checkpoint.last_completed_id is None:
         return None, Reason.CHECKPOINT_PENDING, "no checkpoint has been completed yet"
     return True, Reason.CHECKPOINTS_COMPLETE, ""
+
+
+def _takes_checkpoints(draft: Draft) -> bool:
+    """What an earlier driver completed says nothing about now; what a job that has ended completed does."""
+    driver, phase = draft.status.driver, draft.status.phase
+    if phase is JobPhase.FINISHED:
+        return True
+    return driver is not None and driver.ready_at is not None and phase is not JobPhase.FAILED
 
 
 def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, message: str) -> None:
