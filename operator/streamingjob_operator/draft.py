@@ -27,6 +27,11 @@ LONGEST_WAIT_SECONDS = 86400.0
 TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
 
 
+def fit(text: str) -> str:
+    """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
+    return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
+
+
 @dataclass(frozen=True)
 class Note:
     """Something that a condition should say."""
@@ -174,7 +179,7 @@ class Draft:
         """The job has failed for good: nothing restarts it but a changed spec or a nonce."""
         self.status.phase = JobPhase.FAILED
         self.status.failure_reason = reason
-        self.status.error = message[:MAX_MESSAGE_LENGTH]
+        self.status.error = fit(message)
         self.status.operation = None
         self.status.launch = None
         self._mark_regions(RegionState.FAILED)

@@ -1,9 +1,8 @@
 """Concludes a decision: the phase, and the conditions that say why."""
 
 from snapshot_engine.wire.spec import JobState
-from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.draft import Draft, Note, fit
 from streamingjob_operator.resource import (
-    MAX_MESSAGE_LENGTH,
     Condition,
     ConditionType,
     JobPhase,
@@ -31,7 +30,7 @@ _PHASE_REASONS = {
 
 
 def conclude(draft: Draft) -> None:
-    draft.status.error = _fit(draft.status.error) if draft.status.error else None
+    draft.status.error = fit(draft.status.error) if draft.status.error else None
     draft.status.phase = _phase(draft)
     draft.status.observed_generation = draft.observation.job.generation
     draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
@@ -75,11 +74,6 @@ def _failure(draft: Draft) -> Note:
     if draft.stalled is None:
         return Note(reason, message)
     return Note(reason, f"{message.partition(LOG_MARK)[0]}; {draft.stalled.message}")
-
-
-def _fit(text: str) -> str:
-    """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
-    return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
 
 
 def _position(kind: str) -> int:
@@ -172,7 +166,7 @@ def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, 
         type=kind,
         status=status,
         reason=reason,
-        message=_fit(message),
+        message=fit(message),
         last_transition_time=draft.now if changed or before is None else before.last_transition_time,
         observed_generation=draft.observation.job.generation,
     )

@@ -92,3 +92,11 @@ def test_regions_of_a_failed_job_have_failed(running):
     running.settle(2)
     assert running.status["regionsReady"] == "0/3" and running.status["regions"][0]["state"] == "Failed"
     assert running.condition("CheckpointsHealthy")[0] == "Unknown"
+
+
+def test_a_refusal_of_any_length_fits_into_the_status(running):
+    running.dry_run_answer = "ä" * 100_000
+    running.edit(parallelism=4)
+    running.settle(3)
+    assert running.condition("Ready") == ("False", "InvalidSpec")
+    assert len(running.status["refusal"].encode()) <= 2000
