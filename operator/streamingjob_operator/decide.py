@@ -21,6 +21,7 @@ from streamingjob_operator.rules.progress import watch_first_readiness, watch_pr
 from streamingjob_operator.rules.reporting import absorb_report
 from streamingjob_operator.rules.savepoints import (
     drop_old_own_savepoints,
+    give_up_own_savepoints,
     list_savepoints,
     take_asked_savepoint,
 )
@@ -40,6 +41,7 @@ RULES: tuple[Callable[[Draft], None], ...] = (
     watch_nodes,
     watch_slots,
     take_asked_savepoint,
+    give_up_own_savepoints,
     drop_old_own_savepoints,
     watch_progress,
     watch_first_readiness,
