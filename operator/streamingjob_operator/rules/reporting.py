@@ -36,8 +36,8 @@ def _take_over_regions(draft: Draft, report: JobStatus) -> None:
     at_work = sum(region.state in _AT_WORK for region in report.regions)
     draft.status.regions_ready = f"{at_work}/{len(report.regions)}"
     in_trouble_first = sorted(report.regions, key=lambda region: (region.state in _AT_WORK, -region.restarts))
-    shown = in_trouble_first[:MAX_STATUS_REGIONS]
-    draft.status.regions = [region for region in report.regions if region in shown]
+    shown = {region.id for region in in_trouble_first[:MAX_STATUS_REGIONS]}
+    draft.status.regions = [region for region in report.regions if region.id in shown]
 
 
 def _take_over_checkpoint(draft: Draft, report: JobStatus) -> None:
