@@ -15,12 +15,13 @@ from streamingjob_operator.rules.conditions import conclude
 from streamingjob_operator.rules.deletion import handle_deletion
 from streamingjob_operator.rules.driver import watch_driver
 from streamingjob_operator.rules.executors import count_executors, report_losses, watch_nodes, watch_slots
-from streamingjob_operator.rules.launching import launch_intended_driver
+from streamingjob_operator.rules.launching import drop_superseded_drivers, launch_intended_driver
 from streamingjob_operator.rules.operations import begin_what_is_asked
 from streamingjob_operator.rules.progress import watch_first_readiness, watch_progress
 from streamingjob_operator.rules.reporting import absorb_report
 from streamingjob_operator.rules.savepoints import (
     drop_old_own_savepoints,
+    give_up_own_savepoints,
     list_savepoints,
     take_asked_savepoint,
 )
@@ -36,10 +37,12 @@ RULES: tuple[Callable[[Draft], None], ...] = (
     continue_operation,
     drop_idle_planners,
     launch_intended_driver,
+    drop_superseded_drivers,
     report_losses,
     watch_nodes,
     watch_slots,
     take_asked_savepoint,
+    give_up_own_savepoints,
     drop_old_own_savepoints,
     watch_progress,
     watch_first_readiness,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
+from snapshot_engine.wire.status import RegionState
 from streamingjob_operator.actions import Action, Announcement
 from streamingjob_operator.observation import Observation
 from streamingjob_operator.resource import (
@@ -24,6 +25,11 @@ _DEFAULT_POLICY = StreamingJobSpec(pipeline=PipelineSpec(source="pass"))
 LONGEST_WAIT_SECONDS = 86400.0
 """A timer that is set for longer is set again then."""
 TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
+
+
+def fit(text: str) -> str:
+    """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
+    return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,22 @@ class Draft:
         self.status.region_restarts = 0
         self.status.driver = None
         self.status.silent_since = None
+        self._mark_regions(RegionState.WAITING)
+
+    def _mark_regions(self, state: RegionState) -> None:
+        """Their driver is gone. What else is known of them stays: somebody may look for the last failure."""
+        self.status.regions = [region.model_copy(update={"state": state}) for region in self.status.regions]
+        if self.status.regions_ready is not None:
+            self.status.regions_ready = f"0/{self.status.regions_ready.partition('/')[2]}"
 
     def forget_driver(self) -> None:
         self._close_driver()
         self.status.launch = None
+
+    def keep_way_back(self, restore: RestorePoint | None) -> None:
+        """The drivers of what runs have stopped, and would go on from here: also after a rollback, if it is good."""
+        if self.running_hash == self.status.last_good_hash:
+            self.status.last_good_restore = restore
 
     def finish(self) -> None:
         """A bounded job has come to its end, so its spec is as good as one that was seen to run."""
@@ -154,13 +172,15 @@ class Draft:
         self.status.operation = None
         self.status.error = None
         self.status.last_good_hash = self.running_hash
+        self.status.last_good_restore = self.lineage
         self.announce(Reason.FINISHED, "The job has ended and committed all of its output")
 
     def fail(self, reason: Reason, message: str) -> None:
         """The job has failed for good: nothing restarts it but a changed spec or a nonce."""
         self.status.phase = JobPhase.FAILED
         self.status.failure_reason = reason
-        self.status.error = message[:MAX_MESSAGE_LENGTH]
+        self.status.error = fit(message)
         self.status.operation = None
         self.status.launch = None
+        self._mark_regions(RegionState.FAILED)
         self.announce(reason, message, warning=True)

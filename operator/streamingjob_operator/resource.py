@@ -109,7 +109,7 @@ class Reason(_OpenEnum):
     """No checkpoint was completed within the progress window."""
     CHECKPOINTS_COMPLETE = "CheckpointsComplete"
     CHECKPOINT_PENDING = "CheckpointPending"
-    """The first checkpoint has not been completed yet."""
+    """The first checkpoint has not been completed yet, or no driver is at work that could complete one."""
     RESTARTS_EXHAUSTED = "RestartsExhausted"
     """More restarts than recovery.maxRestarts within recovery.window."""
     FOREIGN_STATE = "ForeignState"
@@ -317,6 +317,8 @@ class StreamingJobStatus(TolerantModel):
     """Nonces that have been acted on."""
     last_good_hash: str | None = None
     """The stored spec that was last ready; what a rollback runs."""
+    last_good_restore: RestorePoint | None = None
+    """What its drivers go on from when a change is rolled back that took no state, or another one."""
     refused_hash: str | None = None
     """A stored spec that will not be tried again until it changes, or the way to it."""
     refusal: str | None = None

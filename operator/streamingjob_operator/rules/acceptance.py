@@ -2,7 +2,7 @@
 
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DryRunPods, StoreSpec
-from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.draft import Draft, Note, fit
 from streamingjob_operator.resource import Reason
 
 
@@ -66,7 +66,7 @@ def refuse(draft: Draft, spec_hash: str, reason: Reason, message: str) -> None:
     draft.status.refused_hash = spec_hash
     draft.status.refused_attempt = naming.attempt_hash(draft.observation.job.raw_spec)
     draft.status.refusal_reason = reason
-    draft.status.refusal = message
+    draft.status.refusal = fit(message)
     draft.stalled = Note(reason, message)
     draft.announce(reason, message, warning=True)
 

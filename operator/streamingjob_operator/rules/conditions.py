@@ -1,9 +1,8 @@
 """Concludes a decision: the phase, and the conditions that say why."""
 
 from snapshot_engine.wire.spec import JobState
-from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.draft import Draft, Note, fit
 from streamingjob_operator.resource import (
-    MAX_MESSAGE_LENGTH,
     Condition,
     ConditionType,
     JobPhase,
@@ -31,7 +30,7 @@ _PHASE_REASONS = {
 
 
 def conclude(draft: Draft) -> None:
-    draft.status.error = _fit(draft.status.error) if draft.status.error else None
+    draft.status.error = fit(draft.status.error) if draft.status.error else None
     draft.status.phase = _phase(draft)
     draft.status.observed_generation = draft.observation.job.generation
     draft.status.restarts = draft.status.past_restarts + draft.status.region_restarts
@@ -75,11 +74,6 @@ def _failure(draft: Draft) -> Note:
     if draft.stalled is None:
         return Note(reason, message)
     return Note(reason, f"{message.partition(LOG_MARK)[0]}; {draft.stalled.message}")
-
-
-def _fit(text: str) -> str:
-    """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
-    return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
 
 
 def _position(kind: str) -> int:
@@ -149,9 +143,19 @@ def _degraded(draft: Draft) -> tuple[bool, Reason, str]:
 def _checkpoints_healthy(draft: Draft) -> tuple[bool | None, Reason, str]:
     if draft.no_progress is not None:
         return False, Reason.NO_PROGRESS, draft.no_progress.message
+    if not _takes_checkpoints(draft):
+        return None, Reason.CHECKPOINT_PENDING, "no driver is at work that could complete one"
     if draft.status.checkpoint.last_completed_id is None:
         return None, Reason.CHECKPOINT_PENDING, "no checkpoint has been completed yet"
     return True, Reason.CHECKPOINTS_COMPLETE, ""
+
+
+def _takes_checkpoints(draft: Draft) -> bool:
+    """What an earlier driver completed says nothing about now; what a job that has ended completed does."""
+    driver, phase = draft.status.driver, draft.status.phase
+    if phase is JobPhase.FINISHED:
+        return True
+    return driver is not None and driver.ready_at is not None and phase is not JobPhase.FAILED
 
 
 def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, message: str) -> None:
@@ -162,7 +166,7 @@ def _set(draft: Draft, kind: ConditionType, value: bool | None, reason: Reason, 
         type=kind,
         status=status,
         reason=reason,
-        message=_fit(message),
+        message=fit(message),
         last_transition_time=draft.now if changed or before is None else before.last_transition_time,
         observed_generation=draft.observation.job.generation,
     )

@@ -50,6 +50,13 @@ def _clear_old_drivers(draft: Draft) -> bool:
     return any(pod.living for pod in old)
 
 
+def drop_superseded_drivers(draft: Draft) -> None:
+    """A pod that comes late, such as one whose making seemed to have failed, is fenced, and only takes up room."""
+    for pod in draft.observation.pods_of(naming.DRIVER):
+        if pod.generation is not None and pod.generation < draft.status.driver_generation:
+            ask_to_go(draft, pod)
+
+
 def ask_to_go(draft: Draft, pod: PodView) -> None:
     node = draft.observation.node_of(pod)
     if node is not None and node.unreachable:

@@ -146,6 +146,7 @@ def _suspend(draft: Draft) -> None:
 
 def become_suspended(draft: Draft, resume: RestorePoint | None) -> None:
     _clear_drivers(draft)
+    draft.keep_way_back(resume)
     draft.forget_driver()
     draft.status.resume = resume
     draft.status.operation = None
@@ -163,9 +164,9 @@ def _clear_drivers(draft: Draft) -> None:
 def _resume(draft: Draft) -> None:
     if draft.target is None:
         return
-    restore = draft.status.resume
+    restore, kind = draft.status.resume, OperationKind.UPGRADE
     if draft.accepted and restore_is_asked(draft):
-        restore = take_asked_restore(draft)
+        restore, kind = take_asked_restore(draft), OperationKind.RESTORE
     elif draft.policy.upgrade_mode is UpgradeMode.STATELESS and draft.target != draft.status.last_good_hash:
         restore = _no_state(draft)
     draft.announce(Reason.STARTING, "The job is resumed")
@@ -174,7 +175,7 @@ def _resume(draft: Draft) -> None:
         draft.status.phase = JobPhase.STARTING
         draft.start_afresh(draft.target, restore)
     else:
-        start_again(draft, OperationKind.UPGRADE, draft.target, restore)
+        start_again(draft, kind, draft.target, restore)
 
 
 def _no_state(draft: Draft) -> RestorePoint:

@@ -24,12 +24,13 @@ def roll_back(draft: Draft, why: str) -> None:
         started_at=draft.now,
         step_started_at=draft.now,
         target_hash=draft.status.last_good_hash,
-        restore=_restore_of_last_good(failed),
+        restore=_restore_of_last_good(draft, failed),
     )
 
 
-def _restore_of_last_good(failed: Operation) -> RestorePoint | None:
-    """From where the old job stopped. No state, or another one, was asked for with the new spec only: the old
-    job's latest checkpoint is still there."""
+def _restore_of_last_good(draft: Draft, failed: Operation) -> RestorePoint | None:
+    """From where the old job stopped. No state, or another one, was asked for with the new spec only."""
     stateless = failed.restore is not None and failed.restore.ignore_state
-    return None if stateless or failed.kind is OperationKind.RESTORE else failed.restore
+    if stateless or failed.kind is OperationKind.RESTORE:
+        return draft.status.last_good_restore
+    return failed.restore

@@ -60,6 +60,17 @@ def _give_up(draft: Draft, record: SavepointRecord) -> None:
     _update(draft, record, failed)
 
 
+def give_up_own_savepoints(draft: Draft) -> None:
+    """Those that no operation waits for any more: it went on without, which was announced then."""
+    operation = draft.status.operation
+    awaited = operation.savepoint_name if operation is not None else None
+    for record in draft.status.savepoints:
+        own = record.trigger is not SavepointTrigger.USER and record.name != awaited
+        if own and record.state is SavepointState.PENDING:
+            record.state = SavepointState.FAILED
+            record.error = "given up: it was not there in time, or its driver ended before"
+
+
 def list_savepoints(draft: Draft) -> None:
     operation = draft.status.operation
     if operation is not None and operation.savepoint_name is not None:
@@ -81,7 +92,8 @@ def _record(draft: Draft, name: str, trigger: SavepointTrigger) -> None:
 
 
 def _update(draft: Draft, record: SavepointRecord, reported: SavepointStatus) -> None:
-    if record.state is not SavepointState.PENDING:
+    """Also one that was given up may be completed in the end, by a driver that was left running."""
+    if record.state is SavepointState.COMPLETED or reported.state in (record.state, SavepointState.PENDING):
         return
     record.state, record.path, record.error = reported.state, reported.path, reported.error
     record.completed_at = reported.completed_at

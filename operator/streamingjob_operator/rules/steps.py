@@ -260,6 +260,8 @@ def _go_on_after_stop(draft: Draft, pod: PodView | None, restore: RestorePoint |
         stateless = restore is not None and restore.ignore_state
         become_suspended(draft, draft.lineage if stateless else restore)
         return
+    if operation.savepoint_name is not None:
+        draft.keep_way_back(restore)
     if pod is not None:
         draft.act(DeletePod(pod.name, pod.uid))
     operation.restore = restore

@@ -62,3 +62,41 @@ def test_a_failed_job_whose_spec_was_changed_is_not_stalled_any_more(running):
     running.edit(parallelism=4)
     running.look()
     assert running.condition("Stalled")[0] == "False" and running.condition("Reconciling")[0] == "True"
+
+
+def test_regions_of_a_suspended_job_do_not_run(running):
+    running.edit(state="Suspended")
+    running.look()
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://x")
+    running.settle(3)
+    assert running.status["regionsReady"] == "0/3"
+    assert {region["state"] for region in running.status["regions"]} == {"Waiting"}
+    assert running.condition("CheckpointsHealthy")[0] == "Unknown"
+
+
+def test_nothing_is_well_while_the_next_driver_cannot_start(running):
+    del running.pods[running.driver.name]
+    running.report = None
+    running.settle(3)
+    running.change_pod(running.driver.name, phase="Pending", ready=False, start_problem="Unschedulable: no room")
+    running.settle(2)
+    assert running.status["regionsReady"] == "0/3"
+    assert running.condition("CheckpointsHealthy") == ("Unknown", "CheckpointPending")
+    running.change_pod(running.driver.name, phase="Running", ready=True, start_problem=None)
+    running.finish_start()
+    assert running.status["regionsReady"] == "3/3" and running.condition("CheckpointsHealthy")[0] == "True"
+
+
+def test_regions_of_a_failed_job_have_failed(running):
+    running.end_driver(66, error="state of another job")
+    running.settle(2)
+    assert running.status["regionsReady"] == "0/3" and running.status["regions"][0]["state"] == "Failed"
+    assert running.condition("CheckpointsHealthy")[0] == "Unknown"
+
+
+def test_a_refusal_of_any_length_fits_into_the_status(running):
+    running.dry_run_answer = "ä" * 100_000
+    running.edit(parallelism=4)
+    running.settle(3)
+    assert running.condition("Ready") == ("False", "InvalidSpec")
+    assert len(running.status["refusal"].encode()) <= 2000

@@ -234,3 +234,15 @@ def test_a_drivers_long_last_words_fit_into_the_status(running):
     running.look()
     assert len(running.status["error"].encode()) <= MAX_MESSAGE_LENGTH
     assert running.status["error"].startswith("exited with code 1")
+
+
+def test_a_driver_pod_that_comes_late_is_deleted(running):
+    late = running.pods["orders-driver-1"]
+    del running.pods["orders-driver-1"]
+    running.settle(3)
+    assert running.driver.generation == 2
+    running.pods["orders-driver-1"] = late
+    running.look()
+    assert running.actions(DeletePod) == [DeletePod("orders-driver-1", late.uid)]
+    running.look()
+    assert running.driver.generation == 2 and running.last.actions == ()

@@ -175,3 +175,56 @@ def test_pods_that_were_refused_are_asked_for_again_at_another_attempt(running):
     running.edit(restartNonce=1)
     running.settle(3)
     assert running.step == "Plan"
+
+
+def fail_stateless_change(world):
+    world.begin_upgrade(parallelism=6, upgradeMode="Stateless")
+    world.plan_succeeds()
+    world.look()
+    world.end_driver(0, "Stopped")
+    world.settle(3)
+    assert world.step == "Start" and world.status["driver"]["restore"]["ignoreState"]
+    world.end_driver(65, error="no such sink")
+    world.settle(4)
+    assert world.status["driver"]["specHash"] == world.status["lastGoodHash"]
+
+
+def test_the_rollback_of_a_stateless_change_goes_on_from_where_the_old_job_had_started(running):
+    running.upgrade_to_its_start()
+    running.finish_start()
+    lineage = running.status["driver"]["restore"]
+    fail_stateless_change(running)
+    assert running.status["driver"]["restore"] == lineage
+
+
+def test_so_does_that_of_a_job_that_was_begun_with_restore_from(world):
+    world.spec["restoreFrom"] = "s3://elsewhere/savepoints/a"
+    world.start()
+    fail_stateless_change(world)
+    assert world.status["driver"]["restore"]["path"] == "s3://elsewhere/savepoints/a"
+
+
+def test_the_rollback_of_a_change_that_went_back_does_not_go_back(running):
+    running.upgrade_to_its_start()
+    running.finish_start()
+    lineage = running.status["driver"]["restore"]
+    running.begin_upgrade(parallelism=6, restoreFrom="s3://elsewhere/a", restoreNonce=1)
+    running.plan_succeeds()
+    running.settle(4)
+    assert running.step == "Start" and running.status["driver"]["restore"]["path"] == "s3://elsewhere/a"
+    running.end_driver(68, error="there is no savepoint a")
+    running.settle(4)
+    assert running.status["driver"]["restore"] == lineage
+
+
+def test_a_suspended_job_whose_stateless_change_fails_goes_on_from_the_suspensions_savepoint(running):
+    running.edit(state="Suspended")
+    running.look()
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/suspend-2")
+    running.settle(3)
+    running.edit(state="Running", parallelism=6, upgradeMode="Stateless")
+    running.settle(3)
+    assert running.step == "Start" and running.status["driver"]["restore"]["ignoreState"]
+    running.end_driver(65, error="no such sink")
+    running.settle(4)
+    assert running.status["driver"]["restore"]["path"] == "s3://p/suspend-2"
