@@ -111,6 +111,10 @@ class Recovery:
         self._groups.append(frozenset(self.runs))
         return self._start_due(now)
 
+    def end(self) -> None:
+        """The job ends, whatever the way: nothing is started any more."""
+        self._over = True
+
     def failed(self, region: int, attempt: Attempt, cause: str, random: float, now: float) -> list[RecoveryAction]:
         """A slot of `region` failed. Anything but the first word about the current attempt is ignored."""
         if self._over or not self.runs[region].failed(attempt, cause, now):

@@ -193,9 +193,11 @@ class JobMaster:
 
     def _end(self, result: JobResult) -> None:
         if not self._ended.done():
+            self._recovery.end()
             self._ended.set_result(result)
 
     async def _take_down(self) -> None:
+        self._recovery.end()
         if self._recovery_timer is not None:
             self._recovery_timer.cancel()
         for shell in self.regions.values():

@@ -169,6 +169,18 @@ def test_a_spent_budget_fails_the_job_with_its_history_and_nothing_starts_after_
     assert job.fail(2) == []
 
 
+def test_nothing_starts_once_the_job_ends_during_a_recovery():
+    job = started()
+    stops = job.fail(1)
+    job.recovery.end()
+    assert not job.recovery.undecided
+    assert job.stop(stops) == []
+    assert job.decide() == []
+    assert job.recovery.tick(job.now) == []
+    assert job.recovery.next_wakeup() is None
+    assert job.fail(2) == []
+
+
 def test_slots_that_do_not_stop_are_not_waited_for_for_ever():
     job = started()
     (stop, _) = job.fail(1)
