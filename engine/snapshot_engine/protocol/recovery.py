@@ -170,13 +170,21 @@ class Recovery:
 
     def slot_running(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
         if self.runs[region].slot_running(slot, attempt, now):
-            self.budget.running(region, now)
+            self._begin_quiet_time(region, now)
         return self._resume_if_all_run()
 
     def slot_finished(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
         """The last subtask of the slot has ended; regions that wait for the whole result may start now."""
-        self.runs[region].slot_finished(slot, attempt, now)
+        if self.runs[region].slot_finished(slot, attempt, now):
+            self._begin_quiet_time(region, now)
         return self._start_due(now) or self._resume_if_all_run()
+
+    def _begin_quiet_time(self, region: int, now: float) -> None:
+        """What waits for a blocking result is not down."""
+        self.budget.running(region, now)
+        started = [run for number, run in self.runs.items() if run.started and number not in self._ready]
+        if all(run.state in _UP for run in started):
+            self.budget.none_is_down(now)
 
     def _count(self, region: int | None, cause: str, random: float, now: float) -> list[RecoveryAction]:
         """None: the failure of no region in particular. What fails together waits for the longest of them."""

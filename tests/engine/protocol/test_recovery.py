@@ -169,6 +169,27 @@ def test_a_spent_budget_fails_the_job_with_its_history_and_nothing_starts_after_
     assert job.fail(2) == []
 
 
+def test_the_jobs_budget_is_spent_by_a_region_that_never_runs_again_though_others_do():
+    job = started(channels=DURABLE, restarts=RestartConfig(per_region=None, per_job=2, quiet_time=10.0))
+    for _ in range(2):
+        job.stop(job.fail(1))
+        job.stop(job.decide())
+        job.now += 60.0
+        job.recovery.tick(job.now)
+        job.come_up({2: job.recovery.runs[2].attempt})  # was taken along
+        job.now += 60.0
+    assert len(of(FailJob, job.fail(1))) == 1
+
+
+def test_the_jobs_budget_is_given_back_after_a_quiet_time_of_all_regions():
+    job = started(restarts=RestartConfig(per_region=None, per_job=1, quiet_time=10.0))
+    for _ in range(3):
+        job.stop(job.fail(1))
+        job.come_up(job.decide()[0].attempts)
+        job.now += 20.0
+    assert job.recovery.runs[1].attempt.number == 4
+
+
 def test_nothing_starts_once_the_job_ends_during_a_recovery():
     job = started()
     stops = job.fail(1)
