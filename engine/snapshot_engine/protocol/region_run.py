@@ -40,6 +40,8 @@ TRANSITIONS: Mapping[RegionState, frozenset[RegionState]] = {
 }
 
 ACTIVE = frozenset({_S.SCHEDULING, _S.DEPLOYING, _S.RUNNING})
+DEPLOYED = frozenset({_S.DEPLOYING, _S.RUNNING})
+"""Their slots have been told what to do, and where their peers are."""
 
 
 class RegionRun:

@@ -29,7 +29,7 @@ from snapshot_engine.protocol.recovery import (
     StopSlots,
     SuspendCheckpoints,
 )
-from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
+from snapshot_engine.protocol.region_run import ACTIVE, DEPLOYED, RegionRun, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
@@ -45,7 +45,7 @@ from snapshot_engine.runtime.job_result import JobResult, Outcome, told
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.loops.steering import Loops
-from snapshot_engine.runtime.region_shell import DEPLOYED, RegionShell
+from snapshot_engine.runtime.region_shell import RegionShell
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
     SlotSettings,
@@ -277,7 +277,7 @@ class JobMaster:
         self.events.starting(action.attempts, self._restore.checkpoint)
         self._facts.restarted(action.attempts)
         for number, attempt in action.attempts.items():
-            self._hold_checkpoints(number, action)
+            self._hold_checkpoints(number)
             self._launch(self.regions[number], attempt)
 
     def _resume_checkpoints(self) -> None:
@@ -290,15 +290,23 @@ class JobMaster:
             self.checkpoints.request_checkpoint()  # what was written meanwhile has waited long enough
         self.events.all_running()
 
-    def _hold_checkpoints(self, region: int, action: StartRegions) -> None:
-        """Consumers that go on have seen more than the region will have: no barrier until it has caught up."""
+    def _hold_checkpoints(self, region: int) -> None:
+        """Consumers that go on have seen more than the region will have: no barrier until it has caught up.
+
+        Each slot that keeps logs says so for itself; the others have nothing to say.
+        """
         shell = self.regions[region]
         self._pauses.region_starts(shell)
-        shell.catching_up = self.cuts.leaves_consumers_behind(region, action.attempts)
+        shell.catching_up = self.cuts.goes_back_behind_consumers(region, self._went_on())
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
-            if shell.catching_up:
+            if shell.catching_up and self.cuts.slot_keeps_logs(region, slot):
                 self.checkpoints.hold((region, slot))
+
+    def _went_on(self) -> list[int]:
+        """The regions that are not starting, and not about to: what they have seen, they have seen."""
+        up = DEPLOYED | {RegionState.FINISHED}
+        return [number for number, shell in self.regions.items() if shell.run.state in up]
 
     # Starting a region.
 
