@@ -75,9 +75,7 @@ class Recovery:
         deterministic: Collection[int] = (),
         starts_after: Mapping[int, Collection[int]] | None = None,
     ) -> None:
-        """`starts_after` names, for a region with blocking inputs, the regions that must have finished
-        before.
-        """
+        """`starts_after` names, for a region with blocking inputs, the regions that must be done before."""
         self.runs = runs
         self.budget = budget
         self._strategy = strategy
@@ -179,6 +177,11 @@ class Recovery:
             self._begin_quiet_time(region, now)
         return self._start_due(now) or self._resume_if_all_run()
 
+    def slot_done(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
+        """The last subtask of the slot has ended, but the slot stays for the logs that it keeps."""
+        self.runs[region].slot_done(slot, attempt)
+        return self._start_due(now) or self._resume_if_all_run()
+
     def _begin_quiet_time(self, region: int, now: float) -> None:
         """What waits for a blocking result is not down."""
         self.budget.running(region, now)
@@ -243,7 +246,7 @@ class Recovery:
         return [StartRegions({region: self.runs[region].schedule(now) for region in startable})]
 
     def _results_are_there(self, region: int) -> bool:
-        return all(self.runs[producer].state is RegionState.FINISHED for producer in self._starts_after.get(region, ()))
+        return all(self.runs[producer].done for producer in self._starts_after.get(region, ()))
 
     def _resume_if_all_run(self) -> list[RecoveryAction]:
         if not self._suspended or self._undecided or self._groups or self._ready or self._over:

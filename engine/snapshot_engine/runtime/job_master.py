@@ -447,9 +447,13 @@ class JobMaster:
 
     def _end_slot_if_finished(self, shell: RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
-        if not hosted <= shell.finished_subtasks or self.cuts.slot_keeps_logs(shell.run.region, slot):
-            return  # one that keeps a log stays until the job ends: somebody may have to read it again
-        self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
+        if not hosted <= shell.finished_subtasks:
+            return
+        region, attempt = shell.run.region, shell.run.attempt
+        if self.cuts.slot_keeps_logs(region, slot):  # it stays until the job ends: somebody may have to read them again
+            self._perform(self._recovery.slot_done(region, slot, attempt, self.clock()))
+            return
+        self._perform(self._recovery.slot_finished(region, slot, attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
             self._loops.region_finished(shell.run.region)

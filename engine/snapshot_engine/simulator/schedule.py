@@ -33,7 +33,7 @@ class Jobs:
     loops: float = 0.25
     """How many of them have loops."""
     side_sinks: float = 0.15
-    """How many have a vertex whose output goes to a sink of its own as well."""
+    """How many of those without loops have a vertex whose output goes to a sink of its own as well."""
     fewest_faults: int = 0
     bad_swaps: float = 0.12
     """How many of the changes of `current` go wrong in storage."""
@@ -68,9 +68,9 @@ def run_schedule(
         topology = random_loop(random, exchanges, jobs.fewest_subtasks)
     else:
         topology = random_topology(random, exchanges)
-    aside = Random(~seed)  # those without are the same as if there were none
-    if aside.random() < jobs.side_sinks:
-        topology = with_side_sink(aside, topology, exchanges)
+        aside = Random(~seed)  # those without are the same as if there were none
+        if aside.random() < jobs.side_sinks:
+            topology = with_side_sink(aside, topology, exchanges)
     records = random_records(random, topology, jobs.long_loops)
     config = _random_config(random, topology, jobs.long_loops)
     budget = jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults))

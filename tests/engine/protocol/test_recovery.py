@@ -190,6 +190,22 @@ def test_the_jobs_budget_is_given_back_after_a_quiet_time_of_all_regions():
     assert job.recovery.runs[1].attempt.number == 4
 
 
+def test_a_region_that_stays_for_its_logs_has_its_blocking_result_ready_when_its_work_is_done():
+    job = Job(channels=[RegionChannel(0, 1, Exchange.BLOCKING)], starts_after={1: [0]})
+    (start,) = job.recovery.start(job.now)
+    job.come_up(start.attempts)
+    (after,) = job.recovery.slot_done(0, 0, start.attempts[0], job.now)
+    assert after.attempts.keys() == {1}
+    assert job.recovery.runs[0].state is RegionState.RUNNING
+    assert job.come_up(after.attempts) == [ResumeCheckpoints()]
+    job.stop(job.fail(0))  # and its result is made again before its consumer starts again
+    (again,) = job.stop(job.decide())
+    assert again.attempts.keys() == {0}
+    job.come_up(again.attempts)
+    assert restarted(job.recovery.slot_done(0, 0, start.attempts[0], job.now)) == set()  # an older attempt's word
+    assert restarted(job.recovery.slot_done(0, 0, again.attempts[0], job.now)) == {1}
+
+
 def test_nothing_starts_once_the_job_ends_during_a_recovery():
     job = started()
     stops = job.fail(1)

@@ -47,6 +47,11 @@ async def completed(job: RunningJob, checkpoints: int) -> None:
         await asyncio.sleep(0.02)
 
 
+async def end_what_stands_still(job: RunningJob) -> None:
+    await asyncio.sleep(STANDS_STILL_SECONDS)
+    job.master.cancel("it stands still")
+
+
 class Failures(JobEvents):
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -107,3 +112,17 @@ def test_checkpoints_go_on_after_a_deterministic_producer_restarted_alone_though
         heartbeat_timeout=60.0,
     )
     assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+
+
+@pytest.mark.parametrize("other", ["durable", "memory", "committed", "pipelined"])
+def test_a_producer_of_a_blocking_result_may_feed_others_in_another_way(tmp_path: Path, other: str) -> None:
+    live, whole = CollectSink(tmp_path / "live"), CollectSink(tmp_path / "whole")
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(2000), uid="numbers")
+        source.exchange(other).rebalance().filter(lambda row: True).uid("live").sink_to(live, uid="live-out")
+        source.exchange("blocking").rebalance().filter(lambda row: True).uid("whole").sink_to(whole, uid="whole-out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=end_what_stands_still)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(live) == numbers_in(whole) == list(range(2000))
