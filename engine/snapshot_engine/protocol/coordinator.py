@@ -100,6 +100,11 @@ class Coordinator:
         return tuple(n for n, c in self._active.items() if c.state is CheckpointState.PENDING)
 
     @property
+    def holds(self) -> frozenset[Hashable]:
+        """Who is waited for before anything is triggered."""
+        return frozenset(self._holds)
+
+    @property
     def finished_subtasks(self) -> frozenset[SubtaskId]:
         return frozenset(self._finished)
 

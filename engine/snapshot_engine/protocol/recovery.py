@@ -75,9 +75,7 @@ class Recovery:
         deterministic: Collection[int] = (),
         starts_after: Mapping[int, Collection[int]] | None = None,
     ) -> None:
-        """`starts_after` names, for a region with blocking inputs, the regions that must have finished
-        before.
-        """
+        """`starts_after` names, for a region with blocking inputs, the regions that must be done before."""
         self.runs = runs
         self.budget = budget
         self._strategy = strategy
@@ -110,6 +108,10 @@ class Recovery:
         """
         self._groups.append(frozenset(self.runs))
         return self._start_due(now)
+
+    def end(self) -> None:
+        """The job ends, whatever the way: nothing is started any more."""
+        self._over = True
 
     def failed(self, region: int, attempt: Attempt, cause: str, random: float, now: float) -> list[RecoveryAction]:
         """A slot of `region` failed. Anything but the first word about the current attempt is ignored."""
@@ -166,13 +168,26 @@ class Recovery:
 
     def slot_running(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
         if self.runs[region].slot_running(slot, attempt, now):
-            self.budget.running(region, now)
+            self._begin_quiet_time(region, now)
         return self._resume_if_all_run()
 
     def slot_finished(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
         """The last subtask of the slot has ended; regions that wait for the whole result may start now."""
-        self.runs[region].slot_finished(slot, attempt, now)
+        if self.runs[region].slot_finished(slot, attempt, now):
+            self._begin_quiet_time(region, now)
         return self._start_due(now) or self._resume_if_all_run()
+
+    def slot_done(self, region: int, slot: int, attempt: Attempt, now: float) -> list[RecoveryAction]:
+        """The last subtask of the slot has ended, but the slot stays for the logs that it keeps."""
+        self.runs[region].slot_done(slot, attempt)
+        return self._start_due(now) or self._resume_if_all_run()
+
+    def _begin_quiet_time(self, region: int, now: float) -> None:
+        """What waits for a blocking result is not down."""
+        self.budget.running(region, now)
+        started = [run for number, run in self.runs.items() if run.started and number not in self._ready]
+        if all(run.state in _UP for run in started):
+            self.budget.none_is_down(now)
 
     def _count(self, region: int | None, cause: str, random: float, now: float) -> list[RecoveryAction]:
         """None: the failure of no region in particular. What fails together waits for the longest of them."""
@@ -231,7 +246,7 @@ class Recovery:
         return [StartRegions({region: self.runs[region].schedule(now) for region in startable})]
 
     def _results_are_there(self, region: int) -> bool:
-        return all(self.runs[producer].state is RegionState.FINISHED for producer in self._starts_after.get(region, ()))
+        return all(self.runs[producer].done for producer in self._starts_after.get(region, ()))
 
     def _resume_if_all_run(self) -> list[RecoveryAction]:
         if not self._suspended or self._undecided or self._groups or self._ready or self._over:

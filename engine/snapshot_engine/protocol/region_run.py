@@ -40,6 +40,8 @@ TRANSITIONS: Mapping[RegionState, frozenset[RegionState]] = {
 }
 
 ACTIVE = frozenset({_S.SCHEDULING, _S.DEPLOYING, _S.RUNNING})
+DEPLOYED = frozenset({_S.DEPLOYING, _S.RUNNING})
+"""Their slots have been told what to do, and where their peers are."""
 
 
 class RegionRun:
@@ -54,6 +56,7 @@ class RegionRun:
         self._machine = Machine(f"region {region}", TRANSITIONS, RegionState.CREATED)
         self._arrived: set[int] = set()  # slots that have taken the step that is under way
         self._finished: set[int] = set()
+        self._done: set[int] = set()  # slots whose work is done, whether they go or stay for what they keep
         self._alive: set[int] = set()  # slots of this attempt that may still be there
         self.entered: dict[RegionState, float] = {}
         """When each state was entered, since the region last began to go down; what a recovery's phases are
@@ -75,6 +78,11 @@ class RegionRun:
         return frozenset(self._alive)
 
     @property
+    def done(self) -> bool:
+        """Whether all its subtasks have come to their end: its results are whole, though slots may stay for logs."""
+        return self.state in (RegionState.RUNNING, RegionState.FINISHED) and self._done == self.slots
+
+    @property
     def history(self) -> tuple[str, ...]:
         return tuple(self._machine.history)
 
@@ -88,6 +96,7 @@ class RegionRun:
         self.attempt = Attempt(self.attempt.generation, self.attempt.number + 1)
         self._alive = set(self.slots)
         self._finished = set()
+        self._done = set()
         return self.attempt
 
     def slot_registered(self, slot: int, attempt: Attempt, now: float) -> bool:
@@ -107,11 +116,17 @@ class RegionRun:
         if not self.accepts(attempt) or slot not in self.slots:
             return False
         self._finished.add(slot)
+        self._done.add(slot)
         if self.state is not RegionState.RUNNING or self._finished < self.slots:
             return False
         self._go(RegionState.FINISHED, now, "all slots have finished")
         self._alive.clear()
         return True
+
+    def slot_done(self, slot: int, attempt: Attempt) -> None:
+        """All the slot's subtasks have come to their end, but it stays: somebody may read its logs again."""
+        if self.accepts(attempt) and slot in self.slots:
+            self._done.add(slot)
 
     def failed(self, attempt: Attempt, cause: str, now: float) -> bool:
         """A slot of `attempt` failed. True if this is news: the first word of it, about the current attempt.

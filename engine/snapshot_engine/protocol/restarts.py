@@ -76,7 +76,7 @@ class _Account:
 @dataclass(slots=True)
 class RestartBudget:
     """Ask `failed` once for each failure that leads to a restart; tell `running` when the region
-    runs again.
+    runs again, and `none_is_down` when that holds for all.
     """
 
     config: RestartConfig = field(default_factory=RestartConfig)
@@ -109,11 +109,13 @@ class RestartBudget:
         return RestartAfter(self._delay(accounts[0].used, random))
 
     def running(self, region: int, now: float) -> None:
-        """`region` runs again: its quiet time begins; the job's begins with the last region that
-        came back.
-        """
+        """`region` runs again: its quiet time begins. The job's does not: another may still be down."""
         self._account(region).running_since = now
-        self._job.running_since = now
+
+    def none_is_down(self, now: float) -> None:
+        """Every region that was started runs or has finished: the job's quiet time begins, unless it has begun."""
+        if self._job.running_since is None:
+            self._job.running_since = now
 
     def _account(self, region: int) -> _Account:
         return self._regions.setdefault(region, _Account(self.config.per_region))

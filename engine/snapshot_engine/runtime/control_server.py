@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from snapshot_engine.protocol.elements import Attempt
@@ -59,6 +60,10 @@ class SlotListener(Protocol):
 
     def slot_gone(self, connection: SlotConnection) -> None: ...
 
+    def broke_down(self, what: str, error: Exception) -> None:
+        """One of the calls above raised: nobody else would hear of it."""
+        ...
+
 
 class ControlServer:
     def __init__(self, secret: bytes, listener: SlotListener) -> None:
@@ -79,7 +84,7 @@ class ControlServer:
         connection: SlotConnection | None = None
         try:
             connection = await self._greet(reader, writer)
-            if connection is not None and self._listener.slot_arrived(connection):
+            if connection is not None and self._tell(self._listener.slot_arrived, connection):
                 await self._listen(connection, reader)
         except (asyncio.IncompleteReadError, ConnectionError, BadMessage, TimeoutError) as error:
             if not isinstance(error, asyncio.IncompleteReadError):
@@ -87,7 +92,15 @@ class ControlServer:
         finally:
             writer.close()
             if connection is not None:
-                self._listener.slot_gone(connection)
+                self._tell(self._listener.slot_gone, connection)
+
+    def _tell(self, call: Callable[..., bool | None], *what: object) -> bool | None:
+        """What the listener raises is no fault of the connection, whatever its type: a restart may hang on it."""
+        try:
+            return call(*what)
+        except Exception as error:
+            self._listener.broke_down("talk with its slots", error)
+            return None
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> SlotConnection | None:
         hello = await asyncio.wait_for(_read(reader), HELLO_SECONDS)
@@ -103,7 +116,7 @@ class ControlServer:
         while True:
             message = await _read(reader)
             connection.last_heard = time.monotonic()
-            self._listener.slot_said(connection, message)
+            self._tell(self._listener.slot_said, connection, message)
 
 
 async def _read(reader: asyncio.StreamReader) -> Message:

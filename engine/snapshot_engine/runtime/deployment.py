@@ -10,12 +10,12 @@ from snapshot_engine.protocol.committed_exchange import Segment
 from snapshot_engine.protocol.coordinator import Coordinator
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.exchanges import Exchange
-from snapshot_engine.protocol.region_run import RegionState
+from snapshot_engine.protocol.region_run import DEPLOYED, RegionState
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.exchanges.manifest_segments import sealed_by
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.stored_segments import StreamId
-from snapshot_engine.runtime.region_shell import DEPLOYED, RegionShell
+from snapshot_engine.runtime.region_shell import RegionShell
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import channel_key, subtask_key
 from snapshot_engine.storage.manifest import SubtaskSnapshot

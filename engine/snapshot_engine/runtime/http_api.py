@@ -122,11 +122,13 @@ class HttpApi:
         if loss.generation != self._board.status.generation:
             return _answer(control.PodLostResponse(outcome=control.LossOutcome.OTHER_GENERATION))
         key = (loss.application_id, loss.executor_id)  # Spark gives no number twice
-        if key in self._losses:
+        known = key in self._losses or await self._master.watch.knows(loss.executor_id)
+        if key in self._losses:  # perhaps told twice at once
             return _answer(
                 control.PodLostResponse(outcome=control.LossOutcome.ALREADY_KNOWN, regions=self._losses[key])
             )
-        known = any(executor.executor_id == loss.executor_id for executor in self._board.status.executors)
+        if not known:
+            return _answer(control.PodLostResponse(outcome=control.LossOutcome.UNKNOWN_EXECUTOR))
         hit = self._master.watch.executor_lost(
             loss.executor_id, "PodLost", f"{loss.reason}: {loss.message}".strip(": ")
         )
@@ -134,7 +136,7 @@ class HttpApi:
         latest = self._master.checkpoints.latest
         return _answer(
             control.PodLostResponse(
-                outcome=control.LossOutcome.ACCEPTED if hit or known else control.LossOutcome.UNKNOWN_EXECUTOR,
+                outcome=control.LossOutcome.ACCEPTED,
                 regions=self._losses[key],
                 checkpoint_id=latest.checkpoint if latest else None,
             )
@@ -142,10 +144,11 @@ class HttpApi:
 
     async def _node_suspect(self, request: web.Request) -> web.Response:
         hint = control.NodeSuspectRequest.model_validate_json(await request.read())
-        silent = [executor for executor in hint.executor_ids if self._master.watch.is_silent(executor)]
+        silent: list[str] = []
         if hint.generation == self._board.status.generation:
-            for executor in silent:
-                self._master.watch.executor_lost(executor, "NodeLost", f"node {hint.node}: {hint.reason}")
+            silent = [executor for executor in hint.executor_ids if self._master.watch.is_silent(executor)]
+        for executor in silent:
+            self._master.watch.executor_lost(executor, "NodeLost", f"node {hint.node}: {hint.reason}")
         return _answer(control.NodeSuspectResponse(fenced_executor_ids=silent))
 
     async def _stop(self, request: web.Request) -> web.Response:

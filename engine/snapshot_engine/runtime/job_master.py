@@ -29,7 +29,7 @@ from snapshot_engine.protocol.recovery import (
     StopSlots,
     SuspendCheckpoints,
 )
-from snapshot_engine.protocol.region_run import ACTIVE, RegionRun, RegionState
+from snapshot_engine.protocol.region_run import ACTIVE, DEPLOYED, RegionRun, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
@@ -45,7 +45,7 @@ from snapshot_engine.runtime.job_result import JobResult, Outcome, told
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.loops.steering import Loops
-from snapshot_engine.runtime.region_shell import DEPLOYED, RegionShell
+from snapshot_engine.runtime.region_shell import RegionShell
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.slot_task import (
     SlotSettings,
@@ -193,9 +193,11 @@ class JobMaster:
 
     def _end(self, result: JobResult) -> None:
         if not self._ended.done():
+            self._recovery.end()
             self._ended.set_result(result)
 
     async def _take_down(self) -> None:
+        self._recovery.end()
         if self._recovery_timer is not None:
             self._recovery_timer.cancel()
         for shell in self.regions.values():
@@ -275,7 +277,7 @@ class JobMaster:
         self.events.starting(action.attempts, self._restore.checkpoint)
         self._facts.restarted(action.attempts)
         for number, attempt in action.attempts.items():
-            self._hold_checkpoints(number, action)
+            self._hold_checkpoints(number)
             self._launch(self.regions[number], attempt)
 
     def _resume_checkpoints(self) -> None:
@@ -288,15 +290,23 @@ class JobMaster:
             self.checkpoints.request_checkpoint()  # what was written meanwhile has waited long enough
         self.events.all_running()
 
-    def _hold_checkpoints(self, region: int, action: StartRegions) -> None:
-        """Consumers that go on have seen more than the region will have: no barrier until it has caught up."""
+    def _hold_checkpoints(self, region: int) -> None:
+        """Consumers that go on have seen more than the region will have: no barrier until it has caught up.
+
+        Each slot that keeps logs says so for itself; the others have nothing to say.
+        """
         shell = self.regions[region]
         self._pauses.region_starts(shell)
-        shell.catching_up = self.cuts.leaves_consumers_behind(region, action.attempts)
+        shell.catching_up = self.cuts.goes_back_behind_consumers(region, self._went_on())
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
-            if shell.catching_up:
+            if shell.catching_up and self.cuts.slot_keeps_logs(region, slot):
                 self.checkpoints.hold((region, slot))
+
+    def _went_on(self) -> list[int]:
+        """The regions that are not starting, and not about to: what they have seen, they have seen."""
+        up = DEPLOYED | {RegionState.FINISHED}
+        return [number for number, shell in self.regions.items() if shell.run.state in up]
 
     # Starting a region.
 
@@ -437,9 +447,13 @@ class JobMaster:
 
     def _end_slot_if_finished(self, shell: RegionShell, slot: int) -> None:
         hosted = set(self.graph.regions[shell.run.region].hosted_by(slot))
-        if not hosted <= shell.finished_subtasks or self.cuts.slot_keeps_logs(shell.run.region, slot):
-            return  # one that keeps a log stays until the job ends: somebody may have to read it again
-        self._perform(self._recovery.slot_finished(shell.run.region, slot, shell.run.attempt, self.clock()))
+        if not hosted <= shell.finished_subtasks:
+            return
+        region, attempt = shell.run.region, shell.run.attempt
+        if self.cuts.slot_keeps_logs(region, slot):  # it stays until the job ends: somebody may have to read them again
+            self._perform(self._recovery.slot_done(region, slot, attempt, self.clock()))
+            return
+        self._perform(self._recovery.slot_finished(region, slot, attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
             self._loops.region_finished(shell.run.region)

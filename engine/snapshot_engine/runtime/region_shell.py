@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from snapshot_engine.protocol.elements import SubtaskId
-from snapshot_engine.protocol.region_run import RegionRun, RegionState
+from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime.control_server import SlotConnection
-
-DEPLOYED = frozenset({RegionState.DEPLOYING, RegionState.RUNNING})
-"""Their slots have been told what to do, and where their peers are."""
 
 
 @dataclass

@@ -44,6 +44,8 @@ class SlotWatch:
         self._events = events
         self._clock = clock
         self._region_failed = region_failed
+        self._executors: list[ExecutorInfo] = []
+        """Those that may be used, as last seen."""
         self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
         """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
 
@@ -56,17 +58,34 @@ class SlotWatch:
                     self._check_heartbeats(shell, now)
 
     async def executors(self) -> None:
-        known: list[ExecutorInfo] = []
         while True:
-            try:
-                found = await asyncio.to_thread(self._launcher.executors)
-            except Exception as error:
-                log.warning("the executors are not known now: %s", error)
-                found = known
-            if found != known:
-                self._events.executors_changed(found)
-                known = found
+            await self._look_at_executors()
             await asyncio.sleep(EXECUTOR_WATCH_SECONDS)
+
+    async def _look_at_executors(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._launcher.executors)
+        except Exception as error:
+            log.warning("the executors are not known now: %s", error)
+            return
+        if found != self._executors:
+            self._executors = found
+            self._events.executors_changed(found)
+
+    async def knows(self, executor: str) -> bool:
+        """Whether slots are or were there lately, or could be placed there. Spark is asked if nobody else knows."""
+        if executor in self._lost_slots or any(
+            connection.hello.executor == executor
+            for shell in self._regions.values()
+            for connection in shell.connections.values()
+        ):
+            return True
+        if not self._lists(executor):
+            await self._look_at_executors()  # it may have come since the last look
+        return self._lists(executor)
+
+    def _lists(self, executor: str) -> bool:
+        return any(known.id == executor for known in self._executors)
 
     def slot_ended(self, shell: RegionShell, connection: SlotConnection) -> None:
         lost = shell.run.accepts(connection.attempt) and shell.run.state in ACTIVE
@@ -77,6 +96,7 @@ class SlotWatch:
     def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
         """Somebody outside saw an executor die: fence it, and restart the regions that had slots there.
 
+        Only for one that this driver `knows`: what is fenced is never used again, whoever gets the name later.
         Returns those, also the ones whose restart is under way because their slots' connections broke before. A region
         that has finished is not among them.
         """

@@ -120,7 +120,12 @@ class SparkLauncher:
         return found
 
     def replace_executor(self, executor: str) -> None:
-        """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one."""
+        """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one.
+
+        The executor of an embedded Spark is this process: there is no other, and it lives if this is read.
+        """
+        if executor == LOCAL_EXECUTOR:
+            return
         in_vain = self._placements.fence(executor)
         if in_vain is not None:
             name = f"replace-{executor}"
@@ -135,7 +140,7 @@ class SparkLauncher:
                 self._context.cancelJobGroup(_group(region, attempt))
             if self._has_reserve():
                 time.sleep(REPLACEMENT_WAITS_SECONDS)
-            done = executor != LOCAL_EXECUTOR and self._scala.killAndReplaceExecutor(executor)
+            done = self._scala.killAndReplaceExecutor(executor)
             log.info("executor %s %s", executor, "is being replaced" if done else "was not Spark's any more")
         except Exception as failure:
             log.warning("executor %s could not be replaced: %s", executor, _first_line(failure))

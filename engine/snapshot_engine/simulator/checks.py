@@ -175,6 +175,18 @@ class Checks:
             if times_seen(visible, marker) > most:
                 raise Violation(f"window {marker} fired more than once in the output of {sink}")
 
+    def nobody_was_waited_for_in_vain(self) -> None:
+        """Checkpoints are held for slots that say when they have caught up: those that keep a log. A bounded job
+        comes to its end without; others would never have a checkpoint again.
+        """
+        for driver in self._world.drivers:
+            for region, slot in cast(frozenset[tuple[int, int]], driver.coordinator.holds):
+                instance = self._world.current.get((driver.serial, region))
+                if instance is None or slot not in instance.alive:
+                    continue
+                if not any(channel.producer == slot for channel in instance.logs):
+                    raise Violation(f"checkpoints wait for slot {slot} of region {region}, which keeps no log")
+
     def each_failure_was_handled_once(self) -> None:
         for driver in self._world.drivers:
             handled = len(driver.recovery.budget.history) if driver.recovery else 0

@@ -35,7 +35,7 @@ from snapshot_engine.protocol.recovery import (
     StopSlots,
     SuspendCheckpoints,
 )
-from snapshot_engine.protocol.region_run import ACTIVE, RegionState
+from snapshot_engine.protocol.region_run import ACTIVE, DEPLOYED, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
 from snapshot_engine.simulator.loop_ends import LoopEnds
 from snapshot_engine.simulator.manifests import make_manifest
@@ -300,19 +300,28 @@ class Driver:
         again = {channel for _, channel, producer, _ in self.world.topology.cut_edges() if producer in action.attempts}
         self._unreadable -= again
         for region, attempt in action.attempts.items():
-            alone = self._leaves_consumers_behind(region, action)
-            self.coordinate(self.coordinator.release(region, self.world.now))  # what an older attempt held
-            if alone and self.world.parts.catch_up_holds_checkpoints:
-                self.coordinator.hold(region)
-                self.world.covered.add("producer restarted alone")
+            alone = self._goes_back_behind_consumers(region)
+            self._hold_checkpoints(region, alone)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
             self._loops.started(region, attempt)
             settled = self.coordinator.next_id - 1
             self.world.submit("launch", self, region, attempt, self.latest, settled, alone)
 
-    def _leaves_consumers_behind(self, region: int, action: StartRegions) -> bool:
+    def _hold_checkpoints(self, region: int, alone: bool) -> None:
+        """Each slot that keeps logs says for itself when it has caught up."""
+        topology, parts = self.world.topology, self.world.parts
+        for slot in topology.slots(region):
+            self.coordinate(self.coordinator.release((region, slot), self.world.now))  # what an older attempt held
+            silent = not topology.slot_keeps_logs(region, slot) and parts.slots_without_logs_are_not_held
+            if alone and parts.catch_up_holds_checkpoints and not silent:
+                self.coordinator.hold((region, slot))
+                self.world.covered.add("producer restarted alone")
+
+    def _goes_back_behind_consumers(self, region: int) -> bool:
+        assert self.recovery is not None
+        runs, up = self.recovery.runs, DEPLOYED | {RegionState.FINISHED}
         return any(
-            producer == region and consumer not in action.attempts and edge.exchange.replays
+            producer == region and runs[consumer].state in up and edge.exchange.replays
             for edge, _, producer, consumer in self.world.topology.cut_edges()
         )
 
@@ -370,7 +379,7 @@ class Driver:
                     self._loops.inputs_ended(region)
             case "caught_up":
                 if self.recovery.runs[region].accepts(attempt):
-                    self.coordinate(self.coordinator.release(region, now))
+                    self.coordinate(self.coordinator.release((region, arguments[0]), now))
             case "counts":
                 self._loops.hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
             case "refused":

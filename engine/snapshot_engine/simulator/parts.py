@@ -42,3 +42,4 @@ class Parts:
     generations_are_new: bool = True
     savepoints_do_not_commit: bool = True
     catch_up_holds_checkpoints: bool = True
+    slots_without_logs_are_not_held: bool = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from snapshot_engine.protocol.alignment import Alignment
@@ -228,6 +228,7 @@ class Bug:
 
 
 REPLAYING = Jobs((Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3)
+SIDE_SINKS = replace(REPLAYING, side_sinks=1.0)
 MEMORY = Jobs((Exchange.PIPELINED, Exchange.MEMORY), loops=0.0, fewest_faults=3)
 PIPELINED = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=3)
 BAD_STORAGE = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=6, bad_swaps=0.6)
@@ -264,6 +265,7 @@ BUGS: dict[str, Bug] = {
     "a barrier let through during a producer's catch-up": Bug(
         Parts(log=SendsBarriersDuringCatchUp, catch_up_holds_checkpoints=False), REPLAYING
     ),
+    "a slot without logs waited for to catch up": Bug(Parts(slots_without_logs_are_not_held=False), SIDE_SINKS),
     "log cleaned too early": Bug(Parts(log=CleansWhatWasRead), REPLAYING),
     "memory log called whole too early": Bug(Parts(log=AlwaysWhole), MEMORY),
     "loop log from arrival only": Bug(Parts(loop_log=LogsArrivalsOnly), LOOPS),

@@ -57,6 +57,17 @@ def random_topology(random: Random, exchanges: list[Exchange]) -> Topology:
     return topology
 
 
+def with_side_sink(random: Random, topology: Topology, exchanges: list[Exchange]) -> Topology:
+    """The same job, with a sink of its own for what a vertex hands on already: one region may then have slots that
+    keep logs and slots that keep none.
+    """
+    read = [vertex for vertex in topology.vertices if vertex.kind in (Kind.SOURCE, Kind.STEP)]
+    producer = random.choice(read)
+    sink = Vertex("side_sink", Kind.SINK, 1 + int(random.random() * 2))
+    edge = _random_edge(random, len(topology.edges), producer, sink, exchanges, copies=False)
+    return Topology([*topology.vertices, sink], [*topology.edges, edge])
+
+
 def _random_edge(
     random: Random,
     number: int,

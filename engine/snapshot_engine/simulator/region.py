@@ -59,7 +59,8 @@ class RegionInstance:
         self.logs: dict[ChannelId, ChannelLog] = {}
         self.log_ports: dict[ChannelId, LogPort] = {}
         self._queues: list[QueuePort] = []
-        self._catching_up = catching_up
+        self._catching_up = set(self.alive) if catching_up else set()
+        """Slots that have not said that they have produced again what their consumers had seen."""
         self.subtasks: dict[SubtaskId, Subtask] = {}
         for subtask in world.topology.regions[region]:
             restored = _restored(world, manifest, subtask)
@@ -98,9 +99,11 @@ class RegionInstance:
         return bool(self.logs) and any(log.full for log in self.logs.values())
 
     def look_whether_caught_up(self) -> None:
-        if self._catching_up and all(log.caught_up for log in self.logs.values()):
-            self._catching_up = False
-            self.send("caught_up", min(self.alive))
+        for slot in sorted(self._catching_up & self.alive):
+            logs = [log for channel, log in self.logs.items() if channel.producer == slot]
+            if logs and all(log.caught_up for log in logs):
+                self._catching_up.discard(slot)
+                self.send("caught_up", slot, slot)
 
     # Both ends of channels, for the subtasks.
 

@@ -13,7 +13,7 @@ from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.simulator.faults import Faults
 from snapshot_engine.simulator.parts import Parts
-from snapshot_engine.simulator.random_jobs import random_loop, random_topology
+from snapshot_engine.simulator.random_jobs import random_loop, random_topology, with_side_sink
 from snapshot_engine.simulator.records import random_records
 from snapshot_engine.simulator.topology import Topology
 from snapshot_engine.simulator.world import World, WorldConfig
@@ -32,6 +32,8 @@ class Jobs:
     """Of these the edges have one; none: the usual mixture."""
     loops: float = 0.25
     """How many of them have loops."""
+    side_sinks: float = 0.15
+    """How many of those without loops have a vertex whose output goes to a sink of its own as well."""
     fewest_faults: int = 0
     bad_swaps: float = 0.12
     """How many of the changes of `current` go wrong in storage."""
@@ -66,6 +68,9 @@ def run_schedule(
         topology = random_loop(random, exchanges, jobs.fewest_subtasks)
     else:
         topology = random_topology(random, exchanges)
+        aside = Random(~seed)  # those without are the same as if there were none
+        if aside.random() < jobs.side_sinks:
+            topology = with_side_sink(aside, topology, exchanges)
     records = random_records(random, topology, jobs.long_loops)
     config = _random_config(random, topology, jobs.long_loops)
     budget = jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults))

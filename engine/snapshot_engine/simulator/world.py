@@ -135,6 +135,7 @@ class World:
                 something_goes_wrong(self)
         self.checks.every_record_is_there()
         self.checks.each_failure_was_handled_once()
+        self.checks.nobody_was_waited_for_in_vain()
 
     def _step(self, subtask: Subtask) -> None:
         instance = subtask.instance

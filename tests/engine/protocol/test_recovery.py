@@ -169,6 +169,55 @@ def test_a_spent_budget_fails_the_job_with_its_history_and_nothing_starts_after_
     assert job.fail(2) == []
 
 
+def test_the_jobs_budget_is_spent_by_a_region_that_never_runs_again_though_others_do():
+    job = started(channels=DURABLE, restarts=RestartConfig(per_region=None, per_job=2, quiet_time=10.0))
+    for _ in range(2):
+        job.stop(job.fail(1))
+        job.stop(job.decide())
+        job.now += 60.0
+        job.recovery.tick(job.now)
+        job.come_up({2: job.recovery.runs[2].attempt})  # was taken along
+        job.now += 60.0
+    assert len(of(FailJob, job.fail(1))) == 1
+
+
+def test_the_jobs_budget_is_given_back_after_a_quiet_time_of_all_regions():
+    job = started(restarts=RestartConfig(per_region=None, per_job=1, quiet_time=10.0))
+    for _ in range(3):
+        job.stop(job.fail(1))
+        job.come_up(job.decide()[0].attempts)
+        job.now += 20.0
+    assert job.recovery.runs[1].attempt.number == 4
+
+
+def test_a_region_that_stays_for_its_logs_has_its_blocking_result_ready_when_its_work_is_done():
+    job = Job(channels=[RegionChannel(0, 1, Exchange.BLOCKING)], starts_after={1: [0]})
+    (start,) = job.recovery.start(job.now)
+    job.come_up(start.attempts)
+    (after,) = job.recovery.slot_done(0, 0, start.attempts[0], job.now)
+    assert after.attempts.keys() == {1}
+    assert job.recovery.runs[0].state is RegionState.RUNNING
+    assert job.come_up(after.attempts) == [ResumeCheckpoints()]
+    job.stop(job.fail(0))  # and its result is made again before its consumer starts again
+    (again,) = job.stop(job.decide())
+    assert again.attempts.keys() == {0}
+    job.come_up(again.attempts)
+    assert restarted(job.recovery.slot_done(0, 0, start.attempts[0], job.now)) == set()  # an older attempt's word
+    assert restarted(job.recovery.slot_done(0, 0, again.attempts[0], job.now)) == {1}
+
+
+def test_nothing_starts_once_the_job_ends_during_a_recovery():
+    job = started()
+    stops = job.fail(1)
+    job.recovery.end()
+    assert not job.recovery.undecided
+    assert job.stop(stops) == []
+    assert job.decide() == []
+    assert job.recovery.tick(job.now) == []
+    assert job.recovery.next_wakeup() is None
+    assert job.fail(2) == []
+
+
 def test_slots_that_do_not_stop_are_not_waited_for_for_ever():
     job = started()
     (stop, _) = job.fail(1)

@@ -47,7 +47,24 @@ def test_a_quiet_time_gives_the_budget_back():
     budget = RestartBudget(RestartConfig(per_region=1, per_job=1, quiet_time=100.0))
     budget.failed(0, "boom", 0.5, 0.0)
     budget.running(0, 1.0)
+    budget.none_is_down(1.0)
     assert budget.failed(0, "boom", 0.5, 101.0) == RestartAfter(0.0)
+
+
+def test_the_jobs_budget_is_not_given_back_while_a_region_is_down():
+    budget = RestartBudget(RestartConfig(per_region=None, per_job=2, quiet_time=100.0))
+    for start in (0.0, 200.0):
+        assert isinstance(budget.failed(1, "does not come up", 0.5, start), RestartAfter)
+        budget.running(0, start + 1.0)  # was taken along, and is back
+    assert isinstance(budget.failed(1, "does not come up", 0.5, 400.0), GiveUp)
+
+
+def test_the_jobs_quiet_time_begins_once():
+    budget = RestartBudget(RestartConfig(per_region=None, per_job=1, quiet_time=100.0))
+    budget.failed(0, "boom", 0.5, 0.0)
+    for now in (1.0, 90.0):
+        budget.none_is_down(now)
+    assert isinstance(budget.failed(0, "boom", 0.5, 101.0), RestartAfter)
 
 
 def test_time_that_was_spent_being_down_is_not_quiet():

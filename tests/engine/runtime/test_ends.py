@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,13 @@ from snapshot_engine.api import Count, Environment, Tumbling
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_files import ParquetSource
+from snapshot_engine.protocol.region_run import RegionState
 from snapshot_engine.runtime import commits
-from snapshot_engine.storage.errors import NoIdsLeft
-from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+from snapshot_engine.runtime.forked import ForkedLauncher
+from snapshot_engine.runtime.launcher import OnEnd
+from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.storage.errors import NoIdsLeft, OwnershipLost
+from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 COUNT = 2_000
 
@@ -157,3 +162,35 @@ def test_slots_that_have_nothing_to_read_hold_nothing_up(tmp_path: Path, interva
         )
         assert result.outcome is Outcome.FINISHED
         assert sum(row["rows"] for row in sink.read_committed()) == (number + 1) * COUNT
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "fenced"])
+def test_a_job_that_ends_during_a_recovery_starts_no_new_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    launch = ForkedLauncher.launch
+    launched: list[int] = []
+
+    def note(self: ForkedLauncher, task: SlotTask, on_end: OnEnd) -> None:
+        launched.append(task.attempt.number)
+        launch(self, task, on_end)
+
+    monkeypatch.setattr(ForkedLauncher, "launch", note)
+
+    def pipeline(env: Environment) -> None:
+        whole = env.from_source(numbers(rate=100), uid="numbers").key_by("n")
+        whole.filter(lambda row: True).uid("all").sink_to(CollectSink(tmp_path / "out"), uid="out")
+
+    async def end_while_it_goes_down(job: RunningJob) -> None:
+        await completed(job, 1)
+        kill_a_slot(job, random.Random(1))
+        while job.master.regions[0].run.state is not RegionState.CANCELLING:
+            await asyncio.sleep(0)
+        if ends == "cancelled":
+            job.master.cancel()
+        else:
+            job.master.lost_ownership(OwnershipLost(1, 2, "current"))
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, meanwhile=end_while_it_goes_down)
+    assert result.outcome is (Outcome.STOPPED if ends == "cancelled" else Outcome.FENCED)
+    assert launched == [1]

@@ -9,9 +9,7 @@ QUICK = 300  # schedules, several times what most of the common ones take
 SLOW = 20_000
 
 RARE = {
-    "stale acknowledgement accepted",
     "replaced driver swaps against what it reads",
-    "a pending barrier skipped where a consumer begins",
     "a barrier let through during a producer's catch-up",
     "log cleaned too early",
 }

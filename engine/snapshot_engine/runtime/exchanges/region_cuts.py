@@ -40,9 +40,9 @@ class RegionCuts:
     def slot_keeps_logs(self, region: int, slot: int) -> bool:
         return (region, slot) in self._keeping
 
-    def leaves_consumers_behind(self, region: int, starting: Collection[int]) -> bool:
-        """Whether consumers of the region's logs go on while it starts again."""
-        return any(producer == region and consumer not in starting for producer, consumer in self._logged)
+    def goes_back_behind_consumers(self, region: int, went_on: Collection[int]) -> bool:
+        """Whether consumers of the region's logs went on, and have seen more than it begins with."""
+        return any(producer == region and consumer in went_on for producer, consumer in self._logged)
 
     def upstream_through_logs(self, region: int) -> set[int]:
         """The region and all that feed it through logs: what must pause when it keeps too much."""

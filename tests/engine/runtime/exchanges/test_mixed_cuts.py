@@ -1,0 +1,128 @@
+"""Jobs with several kinds of cut edges at once: none of them may stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from snapshot_engine.api import Environment
+from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.discard import DiscardSink
+from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
+
+pytestmark = pytest.mark.jobs
+
+COLUMNS = {
+    "n": lambda offsets: offsets.astype(np.int64),
+    "key": lambda offsets: (offsets % 10).astype(np.int64),
+}
+STANDS_STILL_SECONDS = 30.0
+
+
+def numbers(count: int | None, rate: float | None = None) -> GeneratorSource:
+    return GeneratorSource(COLUMNS, count=count, rate=rate, splits=1)
+
+
+def region_of(job: RunningJob, vertex: str) -> int:
+    return next(region.id for region in job.master.graph.regions if vertex in region.vertices())
+
+
+def state_of(job: RunningJob, vertex: str) -> str:
+    return job.master.regions[region_of(job, vertex)].run.state.value
+
+
+def numbers_in(sink: CollectSink) -> list[int]:
+    return sorted(row["n"] for row in sink.read_committed())
+
+
+async def completed(job: RunningJob, checkpoints: int) -> None:
+    while job.board.status.checkpoint.completed < checkpoints:
+        await asyncio.sleep(0.02)
+
+
+async def end_what_stands_still(job: RunningJob) -> None:
+    await asyncio.sleep(STANDS_STILL_SECONDS)
+    job.master.cancel("it stands still")
+
+
+class Failures(JobEvents):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def region_failed(self, run, cause: str, message: str, traceback: str, silent: float) -> None:
+        self.said.append(f"{cause}: {message}")
+
+
+def test_a_live_stream_with_a_log_pauses_while_its_consumer_waits_for_a_blocking_result(tmp_path: Path) -> None:
+    failures, seen = Failures(), []
+
+    def pipeline(env: Environment) -> None:
+        live = env.from_source(numbers(None), uid="live").exchange("durable", budget=200_000).rebalance()
+        table = env.from_source(numbers(4000, rate=1000.0), uid="table").exchange("blocking").rebalance()
+        live.union(table).filter(lambda row: row.n < 0).uid("through").sink_to(DiscardSink(), uid="out")
+
+    async def until_it_runs(job: RunningJob) -> None:
+        live = job.master.regions[region_of(job, "live")]
+        while not live.full:
+            await asyncio.sleep(0.01)
+        seen.append(state_of(job, "through"))
+        await completed(job, 1)
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline, storage=tmp_path / "ck", interval=0.05, meanwhile=until_it_runs, observers=(failures,)
+    )
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+    assert (seen, failures.said) == (["Created"], [])
+
+
+def test_checkpoints_go_on_after_a_deterministic_producer_restarted_alone_though_one_of_its_slots_keeps_no_log(
+    tmp_path: Path,
+) -> None:
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(None, rate=2000.0), uid="numbers", parallelism=1).deterministic()
+        far = source.exchange("durable").key_by("key").filter(lambda row: True).uid("far")
+        far.sink_to(DiscardSink(), uid="far-out", parallelism=1)
+        source.key_by("key").filter(lambda row: True).uid("near").sink_to(DiscardSink(), uid="near-out")
+
+    async def kill_the_producer(job: RunningJob) -> None:
+        await completed(job, 2)
+        shell = job.master.regions[region_of(job, "numbers")]
+        assert shell.run.slots == {0, 1}
+        os.kill(shell.connections[0].hello.pid, signal.SIGKILL)
+        while shell.run.attempt.number < 2 or shell.run.state.value != "Running":
+            await asyncio.sleep(0.01)
+        assert job.master.regions[region_of(job, "far")].run.attempt.number == 1
+        await asyncio.wait_for(completed(job, job.board.status.checkpoint.completed + 3), STANDS_STILL_SECONDS)
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline,
+        storage=tmp_path / "ck",
+        parallelism=2,
+        interval=0.05,
+        meanwhile=kill_the_producer,
+        heartbeat_timeout=60.0,
+    )
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+
+
+@pytest.mark.parametrize("other", ["durable", "memory", "committed", "pipelined"])
+def test_a_producer_of_a_blocking_result_may_feed_others_in_another_way(tmp_path: Path, other: str) -> None:
+    live, whole = CollectSink(tmp_path / "live"), CollectSink(tmp_path / "whole")
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(2000), uid="numbers")
+        source.exchange(other).rebalance().filter(lambda row: True).uid("live").sink_to(live, uid="live-out")
+        source.exchange("blocking").rebalance().filter(lambda row: True).uid("whole").sink_to(whole, uid="whole-out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=end_what_stands_still)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(live) == numbers_in(whole) == list(range(2000))
