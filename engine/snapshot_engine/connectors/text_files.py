@@ -27,6 +27,8 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4")
 _SAMPLE_ROWS = 10_000
 _REMEMBERED = 4096
 """A file that was replaced is told by so many bytes before the position. It may grow."""
+_NULLS = [""]
+"""What stands for no value in CSV. NA, null or NaN are texts like others: a country, a name, a number."""
 BAD_TEXT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 
@@ -178,7 +180,9 @@ class CsvSource(FileSource):
         format = _Csv((), self.delimiter, self.quote)
         options = pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote, newlines_in_values=True)
         try:
-            return pa.csv.read_csv(io.BytesIO(_sample(file, format)), parse_options=options).schema
+            sample = io.BytesIO(_sample(file, format))
+            nulls = pa.csv.ConvertOptions(null_values=_NULLS)
+            return pa.csv.read_csv(sample, parse_options=options, convert_options=nulls).schema
         except pa.ArrowInvalid as error:
             raise ValueError(f"{file}: no schema can be found in it: {error}. Give the source a schema") from error
 
@@ -219,6 +223,7 @@ class _Csv(LineFormat):
                 include_columns=schema.names,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
+                null_values=_NULLS,
             ),
         )
         return table.cast(schema)

@@ -188,6 +188,15 @@ def test_csv_columns_are_found_by_their_header(tmp_path: Path, reading: Any) -> 
     assert reading.source(source) == [{"n": 1, "city": "Oslo"}, {"n": None, "city": None}]
 
 
+@pytest.mark.parametrize("schema", [pa.schema({"country": pa.string(), "n": pa.float64()}), None])
+def test_only_an_empty_csv_field_is_no_value(tmp_path: Path, reading: Any, schema: pa.Schema | None) -> None:
+    names = ["NA", "null", "NaN", "N/A", "", "DE"]
+    _lines(tmp_path, "a.csv", "country,n", *(f"{name},1.5" for name in names), "NO,")
+    rows = reading.source(CsvSource(tmp_path, schema))
+    assert [row["country"] for row in rows] == ["NA", "null", "NaN", "N/A", None, "DE", "NO"]
+    assert [row["n"] for row in rows] == [1.5] * 6 + [None]
+
+
 def test_a_csv_file_without_a_column_is_named(tmp_path: Path, reading: Any) -> None:
     _lines(tmp_path, "a.csv", "n,town", "1,Oslo")
     with pytest.raises(ValueError, match=r"a\.csv:1: no column city; the header has n, town"):
