@@ -233,9 +233,12 @@ class CheckpointStore(CheckpointCatalog):
         current = self._ownership.read()
         if current is None or current.job_uid != job_uid:
             return
-        self.blobs.delete([self.where.current])  # first: without it nothing else counts
-        listed = [path for path, _ in self.blobs.list(self.where.job_folder)]
-        self.blobs.delete([path for path in listed if layout.parse_savepoint_folder(self.where.relative(path)) is None])
+        listed = [self.where.relative(path) for path, _ in self.blobs.list(self.where.job_folder)]
+        # First the record of what counts, the version that holds (the highest) last of it: whenever this is cut short,
+        # either all that it names is there, or it is gone.
+        for path in sorted(filter(layout.is_of_current, listed), key=lambda path: (len(path), path)):
+            self._delete([path])
+        self._delete(path for path in listed if layout.parse_savepoint_folder(path) is None)
 
     def sweep(self, min_age: float = 3600.0, pending: Collection[int] = (), references: Collection[str] = ()) -> int:
         """Delete what crashes and older drivers left behind; returns how many files. Raises OwnershipLost.
