@@ -24,7 +24,7 @@ from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import launcher, measure
 from snapshot_engine.api import Count, Environment, Max
 from snapshot_engine.connectors.generator import GeneratorSource
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SweptJob, WriterContext
 from snapshot_engine.runtime.launcher import SlotLauncher
 
 KEYS = 1_000
@@ -47,7 +47,7 @@ class LatencySink:
 
     def commit(self, committables: Sequence[Committable]) -> None: ...
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
 
 
 class LatencyWriter:

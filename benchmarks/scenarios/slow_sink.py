@@ -20,7 +20,7 @@ from benchmarks.scenarios.headline import show
 from benchmarks.scenarios.measured_job import launcher, measure
 from snapshot_engine.api import Environment
 from snapshot_engine.connectors.bids import bids
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SweptJob, WriterContext
 from snapshot_engine.testing import RunningJob, slot_pids
 
 TAKES_SECONDS = 0.1
@@ -35,7 +35,7 @@ class SlowSink:
 
     def commit(self, committables: Sequence[Committable]) -> None: ...
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
 
 
 class SlowWriter:

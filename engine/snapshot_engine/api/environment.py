@@ -93,13 +93,14 @@ class Environment:
 
 
 def _read(source: Source) -> Step:
+    from snapshot_engine.operators.fitting import decoded_schema
     from snapshot_engine.operators.source import SourceReaderOperator
 
     lacking = [member for member in ("bounded", "schema", "splits", "open") if not hasattr(source, member)]
     if lacking or isinstance(source, type):
         what = "is a class: make an object of it" if isinstance(source, type) else f"has no {', '.join(lacking)}"
         raise TypeError(f"{source!r} is not a Source: it {what}")
-    return Step(partial(SourceReaderOperator, source), StreamType(source.schema), stateful=True)
+    return Step(partial(SourceReaderOperator, source), StreamType(decoded_schema(source.schema)), stateful=True)
 
 
 def _name_of(source: object) -> str:

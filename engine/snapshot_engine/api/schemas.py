@@ -34,7 +34,9 @@ _SCALARS: dict[Any, pa.DataType] = {
 def to_schema(given: SchemaLike) -> pa.Schema:
     """Raises TypeError or ValueError with what is allowed instead."""
     if isinstance(given, pa.Schema):
-        return given
+        from snapshot_engine.operators.fitting import decoded_schema
+
+        return decoded_schema(given)
     if isinstance(given, str):
         return parse_ddl(given)
     if has_fields(given):

@@ -55,7 +55,9 @@ def main(verbose: bool) -> None:
 @click.option(
     "--for", "seconds", type=Duration(), metavar="TIME", help="Stop after this time, with a last checkpoint: 30s, 5m."
 )
-@click.option("--port", type=int, default=0, help="Of the control API and /metrics; a free one if not given.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Of the control API and /metrics; a free one if not given."
+)
 @click.option("--plain", is_flag=True, help="Lines instead of a live table, as when the output is no terminal.")
 @OUTPUT
 @told_to_the_user

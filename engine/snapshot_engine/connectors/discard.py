@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SweptJob, WriterContext
 
 
 class DiscardSink:
@@ -33,7 +33,7 @@ class DiscardSink:
             writer = committable["writer"]
             self._counts[writer] = max(self._counts.get(writer, 0), committable["rows"])
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
         """Nothing is ever left behind."""
 
 

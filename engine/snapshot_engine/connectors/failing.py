@@ -18,6 +18,7 @@ from snapshot_engine.connectors.protocols import (
     Sink,
     SinkWriter,
     Source,
+    SweptJob,
     WriterContext,
 )
 
@@ -119,7 +120,7 @@ class FailingSink:
         if not before:
             self.commit_fuse.blow("after a commit")
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
         self.sink.sweep(job, vertex, before_generation, keep)
 
 

@@ -56,6 +56,16 @@ class FileSource:
         raise NotImplementedError
 
 
+class ReplacedFile(ValueError):
+    """A file is not the one that the checkpoint has read a part of: to go on in it would lose rows or make some up."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(
+            f"{file}: {reason}. It was replaced or changed while the job was reading it. Bring back the file as it "
+            "was, or give the new one another name, which a job reads that starts without this state"
+        )
+
+
 def open_input(file: str) -> Any:
     """A seekable file, local or in an object store."""
     filesystem, path = _filesystem_of(file)

@@ -10,6 +10,7 @@ the same time, Kafka stops the older one.
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from snapshot_engine.connectors.collect_sink import ArrowFormat, read_arrow_file
 from snapshot_engine.connectors.kafka_client import client_library, client_settings, produce
 from snapshot_engine.connectors.kafka_transactions import Transactions
 from snapshot_engine.connectors.protocols import Committable, DirectSink, SinkWriter, WriterContext
-from snapshot_engine.connectors.staged_files import PreparedDataLost, StagedFileSink
+from snapshot_engine.connectors.staged_files import STAGING, PreparedDataLost, StagedFileSink
 from snapshot_engine.connectors.text_rows import json_lines
 
 _STAGED = pa.schema({"key": pa.binary(), "value": pa.binary()})
@@ -63,13 +64,16 @@ class KafkaSink(StagedFileSink):
         return _EncodingWriter(super().open(context), self.key)
 
     def commit(self, committables: Sequence[Committable]) -> None:
-        """One transaction for all that were staged in one folder; after an error the next call begins anew."""
-        for place in {self.place_of(committable): None for committable in committables}:
-            self._send(place, [each for each in committables if self.place_of(each) == place])
+        """One transaction for all that one sink staged in one folder; after an error the next call begins anew."""
+        by_sink: dict[tuple[str, Path], list[StagedRecords]] = defaultdict(list)
+        for committable in committables:
+            place = self.place_of(committable)
+            staged = StagedRecords(place, committable)
+            by_sink[staged.sink, place].append(staged)
+        for (sink, place), staged_there in by_sink.items():
+            self._send(self._transactions_of(sink, place), staged_there)
 
-    def _send(self, place: Path, committables: Sequence[Committable]) -> None:
-        staged = [StagedRecords(place, committable) for committable in committables]
-        transactions = self._transactions_of(staged[0].sink, place)
+    def _send(self, transactions: Transactions, staged: Sequence[StagedRecords]) -> None:
         missing = transactions.not_yet_sent({each.writer for each in staged})
         unsent = [each for each in staged if each.number >= missing[each.writer]]
         if unsent:
@@ -113,9 +117,9 @@ class StagedRecords:
 
     def __init__(self, folder: Path, committable: Committable) -> None:
         self.file = folder / committable["staged"]
-        job, self.writer = self.file.parts[-3:-1]
+        *job, self.writer, _ = self.file.relative_to(folder / STAGING).parts
         vertex = self.writer.rsplit("-", 4)[0]
-        self.sink = f"{job}.{vertex}"
+        self.sink = ".".join([*job, vertex])
         self.number = int(self.file.stem.rpartition("-")[2])
 
     def records(self) -> Iterator[tuple[bytes | None, bytes]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_engine.connectors.files import FileSource, open_input
+from snapshot_engine.connectors.files import FileSource, ReplacedFile, open_input
 from snapshot_engine.connectors.parquet_strings import read_strings, string_columns
 from snapshot_engine.connectors.protocols import EndOfSplit, Position
 
@@ -32,7 +33,9 @@ class ParquetSource(FileSource):
 
 
 class ParquetReader:
-    """The position is (row group, row in it), so that going on needs no reading of earlier row groups."""
+    """The position is (row group, row in it), so that going on needs no reading of earlier row groups. Behind them
+    is what the file is known by; positions of earlier versions lack it.
+    """
 
     def __init__(self, file: str, schema: pa.Schema, position: Position) -> None:
         self._file = file
@@ -41,12 +44,14 @@ class ParquetReader:
         # Reading ahead by threads of Arrow is for storage that is far away; here they would only be waited for.
         far = "://" in file
         self._parquet = pq.ParquetFile(self._input, pre_buffer=far)
+        self._footer = _footer_sign(self._input, self._parquet.metadata.serialized_size)
         self._refuse_other_columns(self._parquet.schema_arrow)
         strings = {} if far else string_columns(self._parquet)
         self._strings = {name: strings[name] for name in schema.names if name in strings}
         self._groups = self._parquet.metadata.num_row_groups
-        start: tuple[int, int] = position or (0, 0)
+        start: tuple[int, int] = (position or (0, 0))[:2]
         self._group, self._row = start
+        self._refuse_another_file(position[2:] if position else ())
         self._rows_left = self._count_rows_left()
         self._batches = self._decode(self._group, self._row)
         self._rest: pa.RecordBatch | None = None
@@ -62,7 +67,7 @@ class ParquetReader:
         return taken
 
     def position(self) -> Position:
-        return [self._group, self._row]
+        return [self._group, self._row, self._footer]
 
     def lag(self) -> int | None:
         return self._rows_left
@@ -112,7 +117,22 @@ class ParquetReader:
                 f"{self._file}: row group {self._group} does not fit the schema of the source: {error}"
             ) from error
 
+    def _refuse_another_file(self, known: Sequence[str]) -> None:
+        if known and known[0] != self._footer:
+            raise ReplacedFile(self._file, "its footer is not the one that the job's position was in")
+        rows = self._parquet.metadata.row_group(self._group).num_rows if self._group < self._groups else 0
+        if self._group > self._groups or self._row > rows:
+            place = f"row {self._row} of row group {self._group}"
+            raise ReplacedFile(self._file, f"the job has read up to {place}, which it does not have")
+
     def _refuse_other_columns(self, found: pa.Schema) -> None:
         missing = [name for name in self._schema.names if name not in found.names]
         if missing:
             raise ValueError(f"{self._file} has no column {', '.join(missing)}; it has {', '.join(found.names)}")
+
+
+def _footer_sign(opened: pa.NativeFile, footer_bytes: int) -> str:
+    """Differs for other rows: the footer has the places, sizes and bounds of all pages."""
+    size = opened.size()
+    ending = min(size, footer_bytes + 8)  # with its length and the magic number behind it
+    return f"{size}-{zlib.crc32(opened.read_at(ending, size - ending)):08x}"

@@ -99,10 +99,23 @@ class WriterContext:
     subtask: int
     generation: int
     attempt: int
+    lineage: str = ""
+    """In what the generations are counted: two jobs of the same name have different ones."""
 
     @property
     def unique(self) -> str:
         return f"{self.vertex}-{self.subtask}-{self.generation}-{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class SweptJob:
+    """Whose leftovers a sink may remove: another job of the same name may be at work in the same place."""
+
+    name: str
+    lineage: str
+    """As in the context of this job's writers."""
+    lineage_since: int = 1
+    """Writers of earlier generations have named no lineage."""
 
 
 class SinkWriter(Protocol):
@@ -147,8 +160,11 @@ class Sink(Protocol):
         """
         ...
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
-        """Remove what drivers of older generations left open or prepared, except what is in `keep`."""
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+        """Remove what this job's drivers of older generations left open or prepared, except what is in `keep`.
+
+        What lies under another lineage is another job's, which may be running and may commit it yet.
+        """
         ...
 
 
@@ -160,5 +176,5 @@ class DirectSink:
     def commit(self, committables: Sequence[Committable]) -> None:
         """Nothing is ever prepared."""
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
         """Nothing is ever left behind."""

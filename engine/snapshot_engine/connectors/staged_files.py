@@ -1,7 +1,7 @@
 """Two-phase commit for sinks that write files: written in a hidden folder, made visible by rename.
 
-    <folder>/_staging/<job>/<vertex>-<subtask>-<generation>-<attempt>-<token>/<file>     written, then prepared
-    <folder>/<file>                                                                      committed
+    <folder>/_staging/<job>/<lineage>/<vertex>-<subtask>-<generation>-<attempt>-<token>/<file>  written, then prepared
+    <folder>/<file>                                                                             committed
 
 A rename is atomic and can be repeated by anyone: whoever finds the file gone from its staging folder knows that it has
 been committed. (If it is gone from its target as well, a reader has taken it away since: the staging folder is still
@@ -11,7 +11,9 @@ A committable names its folder too: a job that was restored to write elsewhere c
 prepared, unless its staging folder has been moved along.
 
 Every name has a random token besides writer, generation and attempt: a job that is started again from nothing, with the
-same name and into the same folder, neither overwrites nor mistakes for its own what an earlier one has written.
+same name and into the same folder, neither overwrites nor mistakes for its own what an earlier one has written. Nor
+does it sweep it: the lineage is that of the checkpoint storage in which the generations are counted. Earlier versions
+had no such folder; what they have left is swept by a job whose storage they have had.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_engine.connectors.protocols import Committable, SinkWriter, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SinkWriter, SweptJob, WriterContext
 from snapshot_engine.storage.durable_files import fsync_file, fsync_folder, make_folder
 from snapshot_engine.storage.layout import component
 
@@ -86,9 +88,13 @@ class StagedFileSink:
         is_here = (self.folder / committable["staged"]).parent.is_dir()
         return self.folder if is_here else Path(committable.get("folder", self.folder))
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
         kept = {self.place_of(committable) / committable["staged"] for committable in keep}
-        for folder in _writer_folders(self.folder / STAGING / component(job), component(vertex), before_generation):
+        own, of_earlier_versions = _staging(self.folder, job.name, job.lineage), _staging(self.folder, job.name, "")
+        for folder in (
+            *_writer_folders(own, component(vertex), before_generation),
+            *_writer_folders(of_earlier_versions, component(vertex), min(before_generation, job.lineage_since)),
+        ):
             _remove_leftovers(folder, kept)
 
 
@@ -102,7 +108,7 @@ class StagedFileWriter:
         vertex = component(context.vertex)
         writer = f"{vertex}-{context.subtask}-{context.generation}-{context.attempt}-{token}"
         self._name = f"{component(context.job)}-{writer}"
-        self._staging = folder / STAGING / component(context.job) / writer
+        self._staging = _staging(folder, context.job, context.lineage) / writer
         self._sequence = 0
         self._file: Path | None = None
         self._open: FileWriter | None = None
@@ -132,6 +138,12 @@ class StagedFileWriter:
             self._open.close()
         self._file.unlink(missing_ok=True)
         self._open = None
+
+
+def _staging(folder: Path, job: str, lineage: str) -> Path:
+    """Where the writers of a job have their folders."""
+    of_job = folder / STAGING / component(job)
+    return of_job / component(lineage) if lineage else of_job
 
 
 def _publish(staged: Path, target: Path) -> None:

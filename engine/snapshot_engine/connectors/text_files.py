@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +19,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 
-from snapshot_engine.connectors.files import FileSource, open_input
+from snapshot_engine.connectors.files import FileSource, ReplacedFile, open_input
 from snapshot_engine.connectors.protocols import EndOfSplit, Position
 
 _CHUNK = 1 << 20
 _COMPRESSED = (".gz", ".bz2", ".zst", ".xz", ".lz4")
 _SAMPLE_ROWS = 10_000
+_REMEMBERED = 4096
+"""A file that was replaced is told by so many bytes before the position. It may grow."""
+_NULLS = [""]
+"""What stands for no value in CSV. NA, null or NaN are texts like others: a country, a name, a number."""
 BAD_TEXT = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 
@@ -48,7 +53,10 @@ class LineFormat:
 
 
 class LineReader:
-    """The position is (byte, line) of the next row. Byte 0 of a CSV file is its header, which is never a row."""
+    """The position is (byte, line) of the next row. Byte 0 of a CSV file is its header, which is never a row.
+
+    Behind them is the checksum of what stands just before; positions of earlier versions lack it.
+    """
 
     def __init__(self, file: str, schema: pa.Schema, format: LineFormat, position: Position, skip: int = 0) -> None:
         self._file = file
@@ -56,10 +64,15 @@ class LineReader:
         self._format = format
         self._input = open_input(file)
         size = self._input.size()
-        start: tuple[int, int] = position or (0, 1)
+        start: tuple[int, int] = (position or (0, 1))[:2]
         self._byte, self._line = start
         if self._byte > size:
-            raise ValueError(f"{file} has {size} bytes, but was read up to byte {self._byte}: it was replaced")
+            raise ReplacedFile(file, f"it has {size} bytes, but was read up to byte {self._byte}")
+        self._before: bytes = self._input.read_at(min(_REMEMBERED, self._byte), max(0, self._byte - _REMEMBERED))
+        """The last bytes that were taken before those in the buffer."""
+        if position is not None and list(position[2:]) not in ([], [zlib.crc32(self._before)]):
+            place = f"byte {self._byte} (line {self._line})"
+            raise ReplacedFile(file, f"what stands before {place} is not what was read there")
         self._input.seek(self._byte)
         self._buffer = b""
         self._ends = np.zeros(0, np.int64)
@@ -94,7 +107,7 @@ class LineReader:
         return rows
 
     def position(self) -> Position:
-        return [self._byte, self._line]
+        return [self._byte, self._line, zlib.crc32(self._last_taken())]
 
     def lag(self) -> int | None:
         return None
@@ -118,9 +131,13 @@ class LineReader:
             number += row.count(b"\n")
         return BadRow(self._file, self._line, f"somewhere in the next {len(rows)} rows: {error}", rows[0])
 
+    def _last_taken(self) -> bytes:
+        return (self._before + self._buffer[max(0, self._taken - _REMEMBERED) : self._taken])[-_REMEMBERED:]
+
     def _fill(self) -> bool:
         chunk = self._input.read(_CHUNK)
         if chunk:
+            self._before = self._last_taken()
             self._buffer = self._buffer[self._taken :] + chunk
             self._taken = 0
             self._ends = _row_ends(self._buffer, self._format.quote)
@@ -163,7 +180,9 @@ class CsvSource(FileSource):
         format = _Csv((), self.delimiter, self.quote)
         options = pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote, newlines_in_values=True)
         try:
-            return pa.csv.read_csv(io.BytesIO(_sample(file, format)), parse_options=options).schema
+            sample = io.BytesIO(_sample(file, format))
+            nulls = pa.csv.ConvertOptions(null_values=_NULLS)
+            return pa.csv.read_csv(sample, parse_options=options, convert_options=nulls).schema
         except pa.ArrowInvalid as error:
             raise ValueError(f"{file}: no schema can be found in it: {error}. Give the source a schema") from error
 
@@ -204,6 +223,7 @@ class _Csv(LineFormat):
                 include_columns=schema.names,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
+                null_values=_NULLS,
             ),
         )
         return table.cast(schema)

@@ -27,6 +27,14 @@ def check_ends(graph: LogicalGraph) -> None:
             graph.refuse(node, "its stream leads nowhere: end it with sink_to(...), or leave it out")
 
 
+def check_names(graph: LogicalGraph) -> None:
+    """Names go into plans, metrics and derived uids. What is none is made one, so that the other checks can go on."""
+    for node in graph.nodes:
+        if not isinstance(node.name, str) or not node.name:
+            given, node.name = node.name, repr(node.name)
+            graph.refuse(node, f"its name is {given!r}, but must be text")
+
+
 def check_late_outputs(graph: LogicalGraph) -> None:
     read = {(edge.producer, edge.tag) for edge in graph.edges}
     for node in graph.nodes:

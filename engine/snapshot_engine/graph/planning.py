@@ -38,6 +38,7 @@ class PlanOptions:
 
 def plan_graph(logical: LogicalGraph, options: PlanOptions) -> JobGraph:
     """The job graph, or PlanError with everything that is wrong."""
+    pipeline_checks.check_names(logical)
     parallelism = _parallelism_of(logical, options.parallelism)
     uids = assign_uids(logical)
     edges = resolve_edges(logical, parallelism, options.exchange)

@@ -6,6 +6,7 @@ rows and by nulls, so that a column without nulls costs nothing for them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,13 +18,17 @@ import pyarrow as pa
 
 from snapshot_engine.kernels.accumulate import (
     ALL_VALID,
+    add_signed,
+    add_unsigned,
     add_values,
+    count_carries,
     count_invalid,
     count_rows,
     lower_floats,
     lower_integers,
     raise_floats,
     raise_integers,
+    reach_of,
 )
 from snapshot_engine.kernels.arrow_views import (
     SIGN_BIT,
@@ -39,11 +44,14 @@ from snapshot_engine.kernels.arrow_views import (
 from snapshot_engine.kernels.merging import (
     ADD_FLOATS,
     ADD_INTEGERS,
+    CARRYING,
     KEEP,
     LOWER_FLOATS,
     LOWER_INTEGERS,
     RAISE_FLOATS,
     RAISE_INTEGERS,
+    SUM_SIGNED,
+    SUM_UNSIGNED,
     merge_rows,
 )
 from snapshot_engine.operators.aggregates import Aggregate, Avg, Count, CountDistinct, Max, Min, Sum
@@ -57,6 +65,8 @@ class Kind(Enum):
     ROWS = "rows"
     NULLS = "nulls"
     SUM = "sum"
+    CARRY = "carry"
+    """How often the sum in the column before this one has run over, in units of 2**64."""
     MIN = "min"
     MAX = "max"
     DISTINCT = "distinct"
@@ -70,7 +80,6 @@ _INITIAL: dict[tuple[Kind, bool], int] = {
 }
 
 _UPDATES: dict[tuple[Kind, bool], Callable[..., None]] = {
-    (Kind.SUM, False): add_values,
     (Kind.SUM, True): add_values,
     (Kind.MIN, False): lower_integers,
     (Kind.MAX, False): raise_integers,
@@ -79,6 +88,7 @@ _UPDATES: dict[tuple[Kind, bool], Callable[..., None]] = {
 }
 
 MERGE_CODES: dict[tuple[Kind, bool], int] = {
+    (Kind.SUM, False): SUM_SIGNED,
     (Kind.SUM, True): ADD_FLOATS,
     (Kind.MIN, False): LOWER_INTEGERS,
     (Kind.MAX, False): RAISE_INTEGERS,
@@ -96,6 +106,10 @@ class Accumulator:
     kind: Kind
     column: str | None = None
     is_float: bool = False
+    is_unsigned: bool = False
+    """Of a sum: whether it is one of uint64."""
+    carries: bool = False
+    """Of a sum: whether the next accumulator is its carry."""
 
     @property
     def name(self) -> str:
@@ -107,17 +121,28 @@ class Accumulator:
 
     @property
     def merge_code(self) -> int:
-        return MERGE_CODES.get((self.kind, self.is_float), ADD_INTEGERS)
+        code = SUM_UNSIGNED if self.is_unsigned else MERGE_CODES.get((self.kind, self.is_float), ADD_INTEGERS)
+        return code + CARRYING if self.carries else code
+
+
+class SumTooLarge(ArithmeticError):
+    """A sum of integers that 64 bits do not hold."""
 
 
 class AggregateColumns:
     """The accumulators of `aggregates` over rows of `schema`."""
 
     def __init__(self, aggregates: Mapping[str, Aggregate], schema: pa.Schema) -> None:
+        self.operator = "aggregate"
+        """Whose accumulators they are, for messages."""
         self._aggregates = dict(aggregates)
         self._types = {name: plain_type(schema.field(name).type) for name in _columns_of(aggregates)}
         for name, aggregate in self._aggregates.items():
             _check(name, aggregate, self._types)
+        self._carried = {
+            a.column for a in aggregates.values() if isinstance(a, Avg) and _fills_a_word(self._types[a.column])
+        }
+        """The averages of these could not do with a sum of 64 bits."""
         self.accumulators = self._choose()
         self.distinct_columns = tuple(
             dict.fromkeys(a.column for a in aggregates.values() if isinstance(a, CountDistinct))
@@ -126,6 +151,8 @@ class AggregateColumns:
 
         self.initial: Words = np.array([accumulator.initial for accumulator in self.accumulators], np.int64)
         """A row of accumulators that have seen nothing."""
+        self._reach: Counter[str] = Counter()
+        """By column: no sum of its integers is further from zero."""
         self._merge_codes: Words = np.array([accumulator.merge_code for accumulator in self.accumulators], np.int64)
 
     @property
@@ -146,22 +173,38 @@ class AggregateColumns:
         read: dict[str, tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = {}
         for number, accumulator in enumerate(self.accumulators):
             column = accumulator.column
-            if column is None or accumulator.kind is Kind.DISTINCT:
+            if column is None or accumulator.kind in (Kind.DISTINCT, Kind.CARRY):
                 continue
             if column not in read:
                 read[column] = numbers_of(batch.column(column))
             values, valid = read[column]
             if accumulator.kind is Kind.NULLS:
                 count_invalid(rows, valid, matrix, number)
+            elif accumulator.kind is Kind.SUM and not accumulator.is_float:
+                self._add_integers(accumulator, rows, values, valid, matrix, number)
             else:
                 if accumulator.kind is not Kind.SUM:
                     values = _flip_unsigned(values, self._types[column])
                 target = floats if accumulator.is_float else matrix
                 _UPDATES[accumulator.kind, accumulator.is_float](rows, values, valid, target, number)
 
+    def _add_integers(
+        self, accumulator: Accumulator, rows: Rows, values: Words, valid: Any, matrix: Matrix, number: int
+    ) -> None:
+        """Sums are looked at one by one only when all that was ever added might have been too much for one of them."""
+        column, unsigned = accumulator.column or "", accumulator.is_unsigned
+        self._reach[column] += len(values) * reach_of(values)
+        if self._reach[column] < 2**63 and not unsigned:
+            add_values(rows, values, valid, matrix, number)
+        elif (add_unsigned if unsigned else add_signed)(rows, values, valid, matrix, number):
+            if not accumulator.carries:
+                raise self._too_large(column)
+            count_carries(rows, values, valid, matrix, number, not unsigned)
+
     def merge(self, source: Matrix, source_rows: Rows, matrix: Matrix, rows: Rows) -> None:
         """Add rows of `source` to rows of `matrix`, pair by pair; distinct values as above."""
-        merge_rows(source, source_rows, matrix, rows, self._merge_codes)
+        if merge_rows(source, source_rows, matrix, rows, self._merge_codes):
+            raise self._too_large(*(a.column for a in self._aggregates.values() if isinstance(a, Sum)))
 
     @property
     def stored_names(self) -> list[str]:
@@ -177,10 +220,16 @@ class AggregateColumns:
         return arrays
 
     def restored(self, batch: pa.RecordBatch) -> Matrix:
-        """The way back from `stored`."""
+        """The way back from `stored`. What earlier versions have written has no carries."""
         matrix = np.empty((batch.num_rows, len(self.accumulators)), np.int64)
         for number, name in enumerate(self.stored_names):
-            matrix[:, number] = batch.column(name).to_numpy().view(np.int64)
+            if self.accumulators[number].kind is Kind.CARRY and name not in batch.schema.names:
+                matrix[:, number] = 0
+            else:
+                matrix[:, number] = batch.column(name).to_numpy().view(np.int64)
+            accumulator = self.accumulators[number]
+            if accumulator.kind is Kind.SUM and not accumulator.is_float and accumulator.column is not None:
+                self._reach[accumulator.column] += _reach_together(matrix[:, number])
         return matrix
 
     def results(self, matrix: Matrix) -> list[pa.Array]:
@@ -201,14 +250,26 @@ class AggregateColumns:
             return array_of_words(_flip_unsigned(self._column(matrix, kind, column), type_), valid, type_)
         sums = self._column(matrix, Kind.SUM, column)
         if isinstance(aggregate, Sum):
+            if column in self._carried and self._column(matrix, Kind.CARRY, column).any():
+                raise self._too_large(column)
             return array_of_words(sums, valid, _result_type(aggregate, self._types))
-        totals = sums.view(np.float64) if pa.types.is_floating(type_) else sums
+        totals: npt.NDArray[Any] = sums.view(np.float64) if pa.types.is_floating(type_) else sums
+        if column in self._carried:
+            low = sums.view(np.uint64) if pa.types.is_uint64(type_) else sums
+            totals = low + self._column(matrix, Kind.CARRY, column) * 2.0**64
         with np.errstate(invalid="ignore", divide="ignore"):
             return array_of_words((totals / counts).view(np.int64), valid, pa.float64())
 
     def _column(self, matrix: Matrix, kind: Kind, column: str) -> Words:
         """A copy, even where the matrix has no other column: what goes out must not change any more."""
         return matrix[:, self.position(kind, column)].copy()
+
+    def _too_large(self, *columns: str) -> SumTooLarge:
+        named = ", ".join(dict.fromkeys(f"Sum({column!r})" for column in columns))
+        return SumTooLarge(
+            f"operator {self.operator!r}: {named} has become too large for 64 bits. Cast the column to double before, "
+            "or sum it over fewer rows"
+        )
 
     def _choose(self) -> tuple[Accumulator, ...]:
         chosen: dict[str, Accumulator] = {"rows": Accumulator(Kind.ROWS)}
@@ -224,10 +285,13 @@ class AggregateColumns:
         if isinstance(aggregate, CountDistinct):
             return (Accumulator(Kind.DISTINCT, column),)
         kind = {Min: Kind.MIN, Max: Kind.MAX}.get(type(aggregate), Kind.SUM)
-        return (
-            Accumulator(Kind.NULLS, column),
-            Accumulator(kind, column, pa.types.is_floating(self._types[column])),
-        )
+        type_ = self._types[column]
+        nulls = Accumulator(Kind.NULLS, column)
+        if kind is not Kind.SUM:
+            return (nulls, Accumulator(kind, column, pa.types.is_floating(type_)))
+        carries = column in self._carried
+        sums = Accumulator(kind, column, pa.types.is_floating(type_), pa.types.is_uint64(type_), carries)
+        return (nulls, sums, Accumulator(Kind.CARRY, column)) if carries else (nulls, sums)
 
 
 def numbers_of(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
@@ -246,6 +310,15 @@ def _flip_unsigned(words: Words, type_: pa.DataType) -> Words:
     return (words.view(np.uint64) ^ SIGN_BIT).view(np.int64) if pa.types.is_uint64(type_) else words
 
 
+def _reach_together(sums: Words) -> int:
+    """However these are merged, none of it is further from zero; rounded up, since floats are not exact."""
+    return int(np.abs(sums.astype(np.float64)).sum() * 1.01) + 1
+
+
+def _fills_a_word(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(type_) or pa.types.is_uint64(type_))
+
+
 def _columns_of(aggregates: Mapping[str, Aggregate]) -> list[str]:
     return list(dict.fromkeys(a.column for a in aggregates.values() if not isinstance(a, Count)))
 
@@ -257,7 +330,9 @@ def _result_type(aggregate: Aggregate, types: Mapping[str, pa.DataType]) -> pa.D
         return pa.float64()
     type_ = types[aggregate.column]
     if isinstance(aggregate, Sum):
-        return pa.float64() if pa.types.is_floating(type_) else pa.int64()
+        if pa.types.is_floating(type_):
+            return pa.float64()
+        return pa.uint64() if pa.types.is_uint64(type_) else pa.int64()
     return type_
 
 

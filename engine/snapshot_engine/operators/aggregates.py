@@ -12,7 +12,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
-    """int64 for integers, float64 for floats."""
+    """int64 for integers, uint64 for uint64, float64 for floats. An integer sum that is too large is an error."""
 
     column: str
 

@@ -1,8 +1,14 @@
-"""Batches that a user's code returned, brought to exactly the schema that was planned."""
+"""Batches that sources and users' code returned, brought to exactly the schema that was planned.
+
+No stream has dictionary- or run-end-encoded columns: such a batch is no single message, as channels and logs want it,
+and two batches of one stream would have different dictionaries. They are decoded where rows come in.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+from snapshot_engine.kernels.arrow_views import plain
 
 
 class BatchMismatchError(Exception):
@@ -19,6 +25,40 @@ class BatchMismatchError(Exception):
 
 def described(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def decoded_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of a stream whose batches come with `schema`; the same object if nothing is encoded."""
+    types = [_decoded_type(field.type) for field in schema]
+    if all(type_ == field.type for type_, field in zip(types, schema, strict=True)):
+        return schema
+    fields = [field.with_type(type_) for field, type_ in zip(schema, types, strict=True)]
+    return pa.schema(fields, schema.metadata)
+
+
+def decode_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the `decoded_schema` of its own."""
+    arrays = [_decoded(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _is_encoded(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_))
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return plain(column) if _is_encoded(column.type) else column
+
+
+def _decoded_type(type_: pa.DataType) -> pa.DataType:
+    """Dictionaries are decoded also inside of lists and structs."""
+    if _is_encoded(type_):
+        return _decoded_type(type_.value_type)
+    if pa.types.is_struct(type_) and any(pa.types.is_nested(f.type) or _is_encoded(f.type) for f in type_):
+        return pa.struct([field.with_type(_decoded_type(field.type)) for field in type_])
+    if pa.types.is_list(type_) and (pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type)):
+        return pa.list_(type_.value_field.with_type(_decoded_type(type_.value_type)))
+    return type_
 
 
 def fit_batch(batch: pa.RecordBatch, expected: pa.Schema, operator: str) -> pa.RecordBatch:
@@ -38,7 +78,7 @@ def fit_batch(batch: pa.RecordBatch, expected: pa.Schema, operator: str) -> pa.R
 
 
 def _fit_column(batch: pa.RecordBatch, field: pa.Field, expected: pa.Schema, operator: str) -> pa.Array:
-    column = batch.column(field.name)
+    column = _decoded(batch.column(field.name))
     if column.type != field.type:
         try:
             column = column.cast(field.type)

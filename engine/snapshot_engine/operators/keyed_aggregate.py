@@ -37,6 +37,7 @@ class KeyedAggregateOperator(Operator):
         self._batches = 0
 
     def open(self, context: OperatorContext) -> None:
+        self._layout.columns.operator = context.name
         schema = self._layout.describe()
         self._chain = PieceChain(context, KIND, schema)
         self._groups = GroupTable(self._layout, tracked=context.incremental)

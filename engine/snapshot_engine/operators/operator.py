@@ -88,6 +88,8 @@ class OperatorContext:
     origin: Origin = field(default_factory=Origin)
     """Shared by all operators of the chain: the source says here which split the batch under way comes from."""
     job: str = ""
+    lineage: str = ""
+    """Tells the job from others of its name in what it writes outside."""
 
     def owned_key_groups(self) -> range:
         from snapshot_engine.state.key_groups import owned_key_groups

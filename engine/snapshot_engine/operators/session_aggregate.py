@@ -75,6 +75,7 @@ class SessionAggregateOperator(Operator):
         """How many rows came too late."""
 
     def open(self, context: OperatorContext) -> None:
+        self._layout.columns.operator = context.name
         schema = {**self._layout.describe(), "gap": self._gap}
         self._chain = PieceChain(context, KIND, schema)
         watermark = restored_watermark(context, KIND)

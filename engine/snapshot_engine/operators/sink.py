@@ -41,7 +41,9 @@ class SinkOperator(Operator):
         iterate_states(context.restored, KIND)
         self._uid = context.uid
         generation, attempt = context.attempt
-        self._writer = self.sink.open(WriterContext(context.job, context.uid, context.subtask, generation, attempt))
+        self._writer = self.sink.open(
+            WriterContext(context.job, context.uid, context.subtask, generation, attempt, context.lineage)
+        )
 
     def process(self, port: int, data: Data) -> None:
         assert self._writer is not None

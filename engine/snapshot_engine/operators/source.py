@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_engine.connectors.protocols import EndOfSplit, Position, Reader, Source
+from snapshot_engine.operators.fitting import decode_batch, decoded_schema
 from snapshot_engine.operators.operator import (
     OperatorContext,
     Origin,
@@ -50,6 +51,8 @@ class SourceReaderOperator(SourceOperator):
 
     def __init__(self, source: Source, batch_rows: int | None = None) -> None:
         self.source = source
+        self._schema = decoded_schema(source.schema)
+        self._encoded = self._schema is not source.schema
         wanted: int = getattr(source, "batch_rows", BATCH_ROWS)
         self.batch_rows = batch_rows or wanted
         self._splits: list[_Split] = []
@@ -88,7 +91,7 @@ class SourceReaderOperator(SourceOperator):
             if batch is not None and batch.num_rows:
                 self._refuse_other_schema(batch.schema)
                 self._origin.split = split.name
-                self.output.emit(batch)
+                self.output.emit(decode_batch(batch, self._schema) if self._encoded else batch)
                 return SourceStatus.MORE
             if self._sequential:
                 break

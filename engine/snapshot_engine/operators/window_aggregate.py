@@ -69,6 +69,7 @@ class WindowAggregateOperator(Operator):
         """How many rows came too late for all of their windows."""
 
     def open(self, context: OperatorContext) -> None:
+        self._layout.columns.operator = context.name
         schema = {**self._layout.describe(), "window": str(self._window)}
         self._chain = PieceChain(context, KIND, schema)
         self._tracked = context.incremental

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from snapshot_engine.connectors.protocols import Sink
+from snapshot_engine.connectors.protocols import Sink, SweptJob
 from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.storage.manifest import Manifest
 
@@ -37,7 +37,7 @@ class Committer:
     def __init__(
         self,
         graph: JobGraph,
-        job: str,
+        job: SweptJob,
         on_commit: Callable[[str, int], None] = lambda _uid, _count: None,
         on_failure: Callable[[str], None] = lambda _uid: None,
     ) -> None:

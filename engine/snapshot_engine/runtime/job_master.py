@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from snapshot_engine.connectors.protocols import SweptJob
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import CriticalPath
@@ -87,7 +88,9 @@ class JobMaster:
         self._loop = asyncio.get_running_loop()
         self._began = time.time() - time.monotonic()
         self.generation = store.generation
-        self._committer = Committer(graph.graph, settings.name, self.events.committed, self.events.commit_failed)
+        self._lineage = store.lineage
+        swept = SweptJob(settings.name, self._lineage.id, self._lineage.since)
+        self._committer = Committer(graph.graph, swept, self.events.committed, self.events.commit_failed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
         self._server = ControlServer(secret, self)
         self._restore = Restore(None, graph)
@@ -332,6 +335,7 @@ class JobMaster:
                 self.settings.exchange_budget,
                 clock=self.settings.clock,
             ),
+            lineage=self._lineage.id,
         )
         self._launcher.launch(task, self._on_launch_ended)
 

@@ -209,6 +209,7 @@ class SlotSubtasks:
         return [
             OperatorContext(
                 job=self._task.job,
+                lineage=self._task.lineage,
                 uid=node.uid,
                 name=node.name,
                 subtask=id.index,

@@ -39,6 +39,8 @@ class SlotTask:
     control_port: int
     secret: bytes
     settings: SlotSettings
+    lineage: str = ""
+    """Tells the job from others of its name: see `WriterContext`."""
 
     def slots(self) -> list[int]:
         return self.graph.regions[self.region].slots()

@@ -7,10 +7,11 @@ from its next swap; what it may still delete then is only what its own successfu
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from snapshot_engine.state.handles import PieceHandle
@@ -29,6 +30,17 @@ from snapshot_engine.storage.shared_pieces import SharedPieces
 _RESERVED_IDS = 16
 """So many ids may be given out between two swaps; a driver that dies leaves a gap of at most this many."""
 _HISTORY = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """All drivers that have had one job's storage, one after the other: the same over restarts, upgrades and restores
+    of that job, another for every other job, also one of the same name.
+    """
+
+    id: str
+    since: int
+    """The first generation whose driver has put `id` into the names it gave."""
 
 
 class CheckpointStore(CheckpointCatalog):
@@ -80,6 +92,13 @@ class CheckpointStore(CheckpointCatalog):
     @property
     def generation(self) -> int:
         return self._ownership.current.generation
+
+    @property
+    def lineage(self) -> Lineage:
+        """Whose generations this driver's is one of. A copy of the storage in another place is another's."""
+        current = self._ownership.current
+        named = f"{current.lineage} {self._uri('')}"
+        return Lineage(hashlib.blake2b(named.encode(), digest_size=6).hexdigest(), current.lineage_since)
 
     @property
     def restore_is_done(self) -> bool:
@@ -214,9 +233,12 @@ class CheckpointStore(CheckpointCatalog):
         current = self._ownership.read()
         if current is None or current.job_uid != job_uid:
             return
-        self.blobs.delete([self.where.current])  # first: without it nothing else counts
-        listed = [path for path, _ in self.blobs.list(self.where.job_folder)]
-        self.blobs.delete([path for path in listed if layout.parse_savepoint_folder(self.where.relative(path)) is None])
+        listed = [self.where.relative(path) for path, _ in self.blobs.list(self.where.job_folder)]
+        # First the record of what counts, the version that holds (the highest) last of it: whenever this is cut short,
+        # either all that it names is there, or it is gone.
+        for path in sorted(filter(layout.is_of_current, listed), key=lambda path: (len(path), path)):
+            self._delete([path])
+        self._delete(path for path in listed if layout.parse_savepoint_folder(path) is None)
 
     def sweep(self, min_age: float = 3600.0, pending: Collection[int] = (), references: Collection[str] = ()) -> int:
         """Delete what crashes and older drivers left behind; returns how many files. Raises OwnershipLost.

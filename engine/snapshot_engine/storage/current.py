@@ -68,6 +68,10 @@ class Current:
     """The last restore that was asked for by name and has led to a completed checkpoint: it is not done again."""
     restarts: tuple[Mapping[str, Any], ...] = ()
     """The last restarts of regions, oldest first."""
+    lineage: str | None = None
+    """Random, given once: within it generations are counted. None: no driver that knew of it has been here yet."""
+    lineage_since: int = 1
+    """The first generation whose driver knew the lineage."""
 
     def encode(self) -> bytes:
         body = {
@@ -80,6 +84,8 @@ class Current:
             "driver": self.driver,
             "restoreId": self.restore_id,
             "restarts": [dict(entry) for entry in self.restarts],
+            "lineage": self.lineage,
+            "lineageSince": self.lineage_since,
         }
         return document.encode(_NAME, CURRENT_VERSION, body)
 
@@ -96,6 +102,8 @@ class Current:
             driver=doc.get("driver"),
             restore_id=doc.get("restoreId"),
             restarts=tuple(doc.get("restarts", ())),
+            lineage=doc.get("lineage"),
+            lineage_since=doc.get("lineageSince", 1),
         )
 
     def with_history(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:

@@ -115,6 +115,11 @@ def parse_shared_generation(path: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def is_of_current(path: str) -> bool:
+    """Whether `path` is `current.json` or, where a store keeps its versions, one of them."""
+    return path == "current.json" or path.startswith("current/")
+
+
 def parse_savepoint_folder(path: str) -> str | None:
     """The folder of the savepoint that `path` lies in."""
     match = _SAVEPOINT_FOLDER.match(path)

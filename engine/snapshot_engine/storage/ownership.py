@@ -169,11 +169,16 @@ class Ownership:
 def _next_owner(previous: Current | None, job_uid: str, reserve: int, driver: int | None) -> Current:
     revision = uuid.uuid4().hex
     if previous is None:
-        return Current(job_uid, generation=1, revision=revision, reserved_until=1 + reserve, driver=driver)
+        return Current(
+            job_uid, generation=1, revision=revision, reserved_until=1 + reserve, driver=driver, lineage=revision
+        )
+    generation = previous.generation + 1
+    if previous.lineage is None:
+        previous = replace(previous, lineage=revision, lineage_since=generation)
     return replace(
         previous,
         job_uid=job_uid,
-        generation=previous.generation + 1,
+        generation=generation,
         revision=revision,
         reserved_until=previous.reserved_until + reserve,
         driver=driver,

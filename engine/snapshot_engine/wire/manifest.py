@@ -26,6 +26,17 @@ class ManifestError(ValueError):
         super().__init__("\n".join(f"{origin}{problem}" for problem in problems))
 
 
+class _Loader(yaml.SafeLoader):
+    """Says where a value is that looks like a date or a number and is none, such as 2024-13-45."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:
+            problem = f"{node.value} cannot be read: {error}; put it in quotes if it is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
 def load_manifest(path: Path | str, overrides: Iterable[str] = ()) -> StreamingJob:
     """The one StreamingJob in a YAML file, with ``path=value`` overrides applied; raises ManifestError."""
     file = Path(path)
@@ -33,13 +44,15 @@ def load_manifest(path: Path | str, overrides: Iterable[str] = ()) -> StreamingJ
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ManifestError(f"{file}: ", [f"cannot be read: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{file}: ", [f"is not UTF-8 text: byte {error.start} cannot be read"]) from error
     return parse_manifest(text, str(file), overrides)
 
 
 def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str] = ()) -> StreamingJob:
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
         raise ManifestError(f"{origin}", [f":{_yaml_problem(error)}"]) from error
     index = _index_of_job(documents, origin)
@@ -81,7 +94,7 @@ def _set(document: dict[str, Any], keys: list[str], value: Any, override: str) -
 
 def _override_value(text: str) -> Any:
     try:
-        return yaml.safe_load(text) if text else ""
+        return yaml.load(text, Loader=_Loader) if text else ""
     except yaml.YAMLError:
         return text
 

@@ -167,3 +167,17 @@ def test_a_time_without_a_unit_is_told_before_anything_is_read(tmp_path: Path) -
     result = invoke("run", write_job(tmp_path), "--for", "30")
     assert result.exit_code == 2
     assert "--for" in result.output and "unit" in result.output
+
+
+def test_a_port_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    result = invoke("run", write_job(tmp_path), "--port", "999999")
+    assert result.exit_code == 2
+    assert "999999 is not in the range 0<=x<=65535" in result.output
+
+
+def test_an_operator_whose_name_is_no_text_is_named_with_its_line(tmp_path: Path) -> None:
+    pipeline = PIPELINE.replace('bids(count=10), uid="bids")', 'bids(count=10), uid="bids").name(5)')
+    result = invoke("plan", write_job(tmp_path, pipeline=pipeline))
+    assert result.exit_code == 65, result.output
+    assert "its name is 5, but must be text" in result.output
+    assert "job.py:7" in result.output

@@ -51,7 +51,8 @@ def check_every_position(source: Any, split: str, max_rows: int) -> None:
 @pytest.fixture
 def context() -> Callable[..., WriterContext]:
     def make(**changes: Any) -> WriterContext:
-        values = {"job": "job", "vertex": "out", "subtask": 0, "generation": 1, "attempt": 1, **changes}
+        values: dict[str, Any] = {"job": "job", "vertex": "out", "subtask": 0, "generation": 1, "attempt": 1}
+        values |= {"lineage": "1a", **changes}
         return WriterContext(**values)
 
     return make

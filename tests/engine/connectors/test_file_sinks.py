@@ -18,13 +18,14 @@ from snapshot_engine.connectors import staged_files
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.jsonl_sink import JsonLinesSink
 from snapshot_engine.connectors.parquet_sink import ParquetSink
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SweptJob, WriterContext
 from snapshot_engine.connectors.staged_files import STAGING, PreparedDataLost, StagedFileSink
 from snapshot_engine.operators.stream_type import RECORDS
 from snapshot_engine.state.packing import pack
 
 Batch = Callable[..., pa.RecordBatch]
 Context = Callable[..., WriterContext]
+JOB = SweptJob("job", "1a")
 
 
 def _read(sink: StagedFileSink) -> list[int]:
@@ -176,11 +177,43 @@ def test_the_sweep_removes_what_older_drivers_left_open_or_prepared(
     other_vertex = _prepare(sink, context(vertex="out-1"), batch(4))
     other_job = _prepare(sink, context(job="other"), batch(5))
     mine = _prepare(sink, context(generation=2), batch(6))
-    sink.sweep("job", "out", 2, kept)
-    sink.sweep("job", "out", 2, kept)
+    sink.sweep(JOB, "out", 2, kept)
+    sink.sweep(JOB, "out", 2, kept)
     assert len([path for path in (sink.folder / STAGING).rglob("*") if path.is_file()]) == 4
     sink.commit([*kept, *other_vertex, *other_job, *mine])
     assert _read(sink) == [3, 4, 5, 6]
+
+
+def test_the_sweep_leaves_a_job_of_the_same_name_alone(sink: StagedFileSink, context: Context, batch: Batch) -> None:
+    """It may run, in another namespace or from another checkpoint storage, and commit what it has prepared."""
+    namesake = sink.open(context(lineage="2b"))
+    namesake.write(batch(1))
+    prepared = list(namesake.prepare(1))
+    namesake.write(batch(2))
+    sink.sweep(JOB, "out", 5, [])
+    sink.commit([*prepared, *namesake.prepare(2)])
+    assert _read(sink) == [1, 2]
+
+
+def test_what_earlier_versions_staged_without_a_lineage_is_committed_and_swept(
+    sink: StagedFileSink, context: Context, batch: Batch
+) -> None:
+    kept = _prepare(sink, context(lineage=""), batch(1))
+    left = _prepare(sink, context(lineage=""), batch(2))
+    after_the_first_that_knew = _prepare(sink, context(lineage="", generation=4), batch(3))
+    sink.sweep(SweptJob("job", "1a", lineage_since=4), "out", 9, kept)
+    assert not (sink.folder / left[0]["staged"]).exists()
+    sink.commit([*kept, *after_the_first_that_knew])
+    assert _read(sink) == [1, 3]
+
+
+def test_a_job_that_never_ran_an_earlier_version_sweeps_nothing_of_one(
+    sink: StagedFileSink, context: Context, batch: Batch
+) -> None:
+    prepared = _prepare(sink, context(lineage=""), batch(1))
+    sink.sweep(JOB, "out", 9, [])
+    sink.commit(prepared)
+    assert _read(sink) == [1]
 
 
 def test_what_was_kept_and_committed_can_be_committed_again_after_a_sweep(
@@ -190,12 +223,12 @@ def test_what_was_kept_and_committed_can_be_committed_again_after_a_sweep(
     sink.commit(prepared)
     for file in sink.folder.glob("*.*"):
         file.unlink()
-    sink.sweep("job", "out", 2, prepared)
+    sink.sweep(JOB, "out", 2, prepared)
     sink.commit(prepared)
 
 
 def test_sweeping_where_nothing_was_written_is_no_error(sink: StagedFileSink) -> None:
-    sink.sweep("job", "out", 2, [])
+    sink.sweep(JOB, "out", 2, [])
     sink.commit([])
 
 
@@ -220,7 +253,7 @@ def test_names_of_any_kind_are_safe(sink: StagedFileSink, context: Context, batc
     sink.commit(prepared)
     assert _read(sink) == [1]
     _prepare(sink, who, batch(2))
-    sink.sweep("my job", "a/../b", 2, [])
+    sink.sweep(SweptJob("my job", "1a"), "a/../b", 2, [])
     assert not [path for path in (sink.folder / STAGING).rglob("*") if path.is_file()]
 
 

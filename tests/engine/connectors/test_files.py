@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from snapshot_engine.connectors.files import ReplacedFile
 from snapshot_engine.connectors.parquet_files import ParquetSource
 from snapshot_engine.connectors.text_files import BadRow, CsvSource, JsonLinesSource
 
@@ -187,6 +188,15 @@ def test_csv_columns_are_found_by_their_header(tmp_path: Path, reading: Any) -> 
     assert reading.source(source) == [{"n": 1, "city": "Oslo"}, {"n": None, "city": None}]
 
 
+@pytest.mark.parametrize("schema", [pa.schema({"country": pa.string(), "n": pa.float64()}), None])
+def test_only_an_empty_csv_field_is_no_value(tmp_path: Path, reading: Any, schema: pa.Schema | None) -> None:
+    names = ["NA", "null", "NaN", "N/A", "", "DE"]
+    _lines(tmp_path, "a.csv", "country,n", *(f"{name},1.5" for name in names), "NO,")
+    rows = reading.source(CsvSource(tmp_path, schema))
+    assert [row["country"] for row in rows] == ["NA", "null", "NaN", "N/A", None, "DE", "NO"]
+    assert [row["n"] for row in rows] == [1.5] * 6 + [None]
+
+
 def test_a_csv_file_without_a_column_is_named(tmp_path: Path, reading: Any) -> None:
     _lines(tmp_path, "a.csv", "n,town", "1,Oslo")
     with pytest.raises(ValueError, match=r"a\.csv:1: no column city; the header has n, town"):
@@ -207,7 +217,7 @@ def test_a_text_file_that_shrank_is_reported(tmp_path: Path) -> None:
     reader = source.open(source.splits(1)[0], None)
     reader.read(10)
     file.write_text("{}")
-    with pytest.raises(ValueError, match="has 2 bytes, but was read up to byte 22: it was replaced"):
+    with pytest.raises(ValueError, match=r"has 2 bytes, but was read up to byte 22\. It was replaced"):
         source.open(source.splits(1)[0], reader.position())
 
 
@@ -218,3 +228,47 @@ def test_what_cannot_be_read_is_said_when_the_pipeline_is_built(tmp_path: Path) 
     (tmp_path / "a.json.gz").write_bytes(b"x")
     with pytest.raises(ValueError, match=r"compressed text has no positions"):
         JsonLinesSource(tmp_path / "a.json.gz")
+
+
+# Files that were replaced
+
+
+@pytest.mark.parametrize("rows", [100, 30], ids=["of the same size", "shorter"])
+def test_a_parquet_file_that_was_replaced_is_refused(tmp_path: Path, rows: int) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(_table(0, 100), file, row_group_size=10)
+    source = ParquetSource(file)
+    reader = source.open(source.files[0], None)
+    for _ in range(5):
+        reader.read(10)
+    position = json.loads(json.dumps(reader.position()))
+    pq.write_table(_table(1000, rows), file, row_group_size=10)
+    with pytest.raises(ReplacedFile, match=r"its footer is not the one.*Bring back the file as it was"):
+        source.open(source.files[0], position)
+
+
+@pytest.mark.parametrize("position", [[4, 0], [1, 11], [3, 1]])
+def test_a_parquet_position_of_an_earlier_version_is_refused_only_where_the_file_has_none(
+    tmp_path: Path, reading: Any, position: list[int]
+) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(_table(0, 30), file, row_group_size=10)
+    source = ParquetSource(file)
+    with pytest.raises(ReplacedFile, match=r"row \d+ of row group \d, which it does not have"):
+        source.open(source.files[0], position)
+    assert [row["n"] for row in reading.all(source.open(source.files[0], [2, 8]))] == [28, 29]
+    assert reading.all(source.open(source.files[0], [3, 0])) == []
+
+
+def test_a_text_file_that_was_replaced_is_refused(tmp_path: Path, reading: Any) -> None:
+    file = _lines(tmp_path, "a.csv", "n", *map(str, range(10, 40)), "")
+    source = CsvSource(file)
+    reader = source.open(source.files[0], None)
+    reader.read(5)
+    position = json.loads(json.dumps(reader.position()))
+    _lines(tmp_path, "a.csv", "n", *map(str, range(50, 80)), "")
+    with pytest.raises(ReplacedFile, match=r"before byte 17 \(line 7\) is not what was read there"):
+        source.open(source.files[0], position)
+    assert reading.all(source.open(source.files[0], position[:2]))[0] == {"n": 55}  # of an earlier version
+    _lines(tmp_path, "a.csv", "n", *map(str, range(10, 50)), "")  # it has grown
+    assert reading.all(source.open(source.files[0], position))[-1] == {"n": 49}

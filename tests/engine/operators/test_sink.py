@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_engine.connectors.protocols import Committable, WriterContext
+from snapshot_engine.connectors.protocols import Committable, SweptJob, WriterContext
 from snapshot_engine.operators.operator import OperatorContext, StateTypeChanged
 from snapshot_engine.operators.records import Records
 from snapshot_engine.operators.sink import SinkOperator
@@ -47,7 +47,7 @@ class ListSink:
 
     def commit(self, committables: Sequence[Committable]) -> None: ...
 
-    def sweep(self, job: str, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
+    def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None: ...
 
 
 def _opened(sink: Any, type: StreamType = TYPE, restored: Sequence[OperatorState] = ()) -> SinkOperator:
@@ -65,6 +65,7 @@ def _opened(sink: Any, type: StreamType = TYPE, restored: Sequence[OperatorState
             reader=None,  # type: ignore[arg-type]
             clock=lambda: 0,
             job="job",
+            lineage="5e1f",
         )
     )
     return operator
@@ -84,7 +85,7 @@ def _listed(operator: SinkOperator, checkpoint: int) -> list[list[int]]:
 def test_the_writer_is_told_who_it_is() -> None:
     sink = ListSink()
     _opened(sink)
-    assert sink.context == WriterContext("job", "out", 1, 3, 4)
+    assert sink.context == WriterContext("job", "out", 1, 3, 4, "5e1f")
 
 
 def test_a_snapshot_lists_what_was_written_since_the_last_one() -> None:

@@ -70,6 +70,19 @@ def test_a_job_whose_last_commit_fails_has_not_finished_and_the_next_driver_comm
     assert numbers_in(sink) == list(range(COUNT))
 
 
+def test_a_job_of_the_same_name_leaves_what_is_prepared_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has checkpoint storage of its own, and so generations of its own."""
+    monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.001)
+    sink = StubbornSink(tmp_path / "out")
+    (tmp_path / "closed").touch()
+    assert run_pipeline(pipeline_into(sink), storage=tmp_path / "ck", interval=None).outcome is Outcome.FAILED
+    (tmp_path / "closed").unlink()
+    for _ in range(2):  # the second driver sweeps what those of generations before 2 have left
+        run_pipeline(pipeline_into(sink), storage=tmp_path / "the namesake's", interval=None)
+    assert run_pipeline(pipeline_into(sink), storage=tmp_path / "ck").outcome is Outcome.FINISHED
+    assert numbers_in(sink) == sorted([*range(COUNT), *range(COUNT)])
+
+
 def test_a_stop_whose_commit_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "FIRST_PAUSE_SECONDS", 0.001)
     sink = StubbornSink(tmp_path / "out")

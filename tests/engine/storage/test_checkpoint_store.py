@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -549,3 +549,24 @@ def test_deleting_a_jobs_state_leaves_its_savepoints_and_other_jobs_alone(
     store.delete_all_but_savepoints("uid-1")
     assert {path.split("/")[0] for path in paths(blobs)} == {"savepoints"}
     assert job.store(blobs).load("savepoints/mine").checkpoint == number
+
+
+@pytest.mark.parametrize("survived", range(12))
+def test_a_deletion_cut_short_leaves_no_record_of_what_is_gone(job: Any, tmp_path: Path, survived: int) -> None:
+    blobs = LocalBlobs(tmp_path)
+    store = job.acquired(blobs)
+    job.checkpoint(store)
+    deleted: list[str] = []
+    real = blobs.delete
+
+    def cut_short(paths: Iterable[str]) -> None:
+        for path in paths:
+            if len(deleted) == survived:
+                raise KeyboardInterrupt
+            deleted.append(path)
+            real([path])
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(blobs, "delete", cut_short)
+        job.store(blobs).delete_all_but_savepoints("uid-1")
+    _verify(job.store(blobs))

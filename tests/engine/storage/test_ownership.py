@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time as clock
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from snapshot_engine.storage.blobs import BlobStore, OutcomeUnknown
+from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.current import Current
 from snapshot_engine.storage.errors import (
     BelongsToAnotherJob,
     CorruptCheckpoint,
@@ -48,6 +52,33 @@ def test_the_older_driver_learns_of_its_loss_from_its_next_swap(job: Any, blobs:
     assert latest is not None
     assert latest.generation == 2
     assert new.savepoints() == []
+
+
+def test_the_lineage_stays_with_the_storage_and_is_no_other_jobs(job: Any, blobs: BlobStore, tmp_path: Path) -> None:
+    first = job.acquired(blobs).lineage
+    taken_over = job.store(blobs)
+    taken_over.acquire("uid-2", take_over=True)
+    assert taken_over.lineage == first
+    namesake = job.acquired(LocalBlobs(tmp_path / "another storage")).lineage
+    in_another_namespace = CheckpointStore(blobs, "other", "job")
+    in_another_namespace.acquire("uid-1")
+    assert len({first.id, namesake.id, in_another_namespace.lineage.id}) == 3
+
+
+def test_a_copy_of_the_storage_is_another_lineage(job: Any, tmp_path: Path) -> None:
+    """Original and copy count the same generations."""
+    original = job.acquired(LocalBlobs(tmp_path / "original"))
+    shutil.copytree(tmp_path / "original", tmp_path / "copy")
+    assert job.acquired(LocalBlobs(tmp_path / "copy")).lineage.id != original.lineage.id
+
+
+def test_storage_that_earlier_versions_have_had_says_up_to_which_generation(job: Any, blobs: BlobStore) -> None:
+    job.acquired(blobs)
+    found = blobs.read_versioned(CURRENT)
+    assert found is not None
+    earlier = replace(Current.decode(found[0], CURRENT), lineage=None, lineage_since=1)
+    blobs.swap(CURRENT, earlier.encode(), found[1])
+    assert [job.acquired(blobs).lineage.since for _ in range(2)] == [2, 2]
 
 
 def test_another_jobs_storage_is_refused_unless_allowed(job: Any, blobs: BlobStore) -> None:

@@ -165,3 +165,22 @@ def test_overrides_set_fields_by_path_and_leave_the_document_alone() -> None:
 def test_an_override_that_cannot_be_set_is_explained(override: str, message: str) -> None:
     with pytest.raises(ManifestError, match=message):
         apply_overrides({"spec": {"parallelism": 1}}, [override])
+
+
+@pytest.mark.parametrize("value", ["2024-13-45", "!!int many", "2024-01-01T25:00:00"])
+def test_a_value_that_only_looks_like_a_date_or_a_number_is_reported_with_its_line(value: str) -> None:
+    text = MINIMAL + f"  pod: {value}\n"
+    line = text.count("\n")
+    assert problems_of(text).startswith(
+        f"job.yaml:{line}: not valid YAML: {value.removeprefix('!!int ')} cannot be read"
+    )
+
+
+def test_such_a_value_in_an_override_is_text() -> None:
+    assert apply_overrides({}, ["spec.image=2024-13-45"]) == {"spec": {"image": "2024-13-45"}}
+
+
+def test_a_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_bytes(b"kind: \xff\xfe")
+    with pytest.raises(ManifestError, match=r"job\.yaml: is not UTF-8 text: byte 6"):
+        load_manifest(tmp_path / "job.yaml")

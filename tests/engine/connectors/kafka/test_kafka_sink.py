@@ -9,7 +9,7 @@ import pytest
 
 from snapshot_engine.connectors.kafka_client import KafkaUnavailable
 from snapshot_engine.connectors.kafka_sink import KafkaDirectSink, KafkaSink
-from snapshot_engine.connectors.protocols import WriterContext
+from snapshot_engine.connectors.protocols import SweptJob, WriterContext
 from snapshot_engine.connectors.staged_files import PreparedDataLost
 
 pytestmark = pytest.mark.kafka
@@ -110,10 +110,19 @@ def test_staged_records_that_somebody_deleted_are_told_as_lost(out) -> None:
 def test_the_sweep_removes_what_older_drivers_left_except_what_is_kept(out) -> None:
     topic, sink = out
     kept, left = prepared(sink, 1), prepared(sink, 2)
-    sink.sweep("job", "out", 2, kept)
+    sink.sweep(SweptJob("job", ""), "out", 2, kept)
     assert not (sink.folder / left[0]["staged"]).exists()
     sink.commit(kept)
     assert numbers_in(topic) == [1]
+
+
+def test_what_an_earlier_version_staged_is_sent_once_also_together_with_newer(out) -> None:
+    topic, sink = out
+    earlier, newer = prepared(sink, 1), prepared(sink, 2, lineage="1a", subtask=1)
+    sink.commit(earlier)
+    sink.commit([*newer, *earlier])
+    sink.commit([*earlier, *newer])
+    assert numbers_in(topic) == [1, 2]
 
 
 def test_a_key_that_is_no_column_is_told_while_planning(tmp_path: Path) -> None:
