@@ -60,6 +60,8 @@ class Origin:
     split: str | None = None
     ended: set[str] = field(default_factory=set)
     """Splits that have ended: their watermark must not hold back the others."""
+    more_of_batch: bool = False
+    """Whether rows are to follow that would have come in the same batch, were it not cut to save time."""
     reading: set[str] = field(default_factory=set)
     """Splits that are being read, whether rows came yet or not: the watermark waits for the first rows of each."""
 
@@ -162,8 +164,11 @@ class Operator:
 class SourceOperator(Operator):
     """The head of a chain without inputs. The slot calls `poll` when the outputs have room."""
 
-    def poll(self) -> SourceStatus:
-        """Emit at most one batch, without blocking for longer than a few milliseconds."""
+    rows_read: int = 0
+    """So far."""
+
+    def poll(self, most_rows: int) -> SourceStatus:
+        """Emit at most one batch of at most so many rows, without blocking for longer than a few milliseconds."""
         raise NotImplementedError
 
     def lag(self) -> int | None:

@@ -319,6 +319,7 @@ class JobMaster:
                 self.settings.storage,
                 self.settings.incremental,
                 self.settings.heartbeat_seconds,
+                self.settings.heartbeat_timeout,
                 self.settings.exchange_budget,
                 clock=self.settings.clock,
             ),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_engine.channels.frames import Element
 from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
@@ -33,6 +32,7 @@ from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue, Subt
 from snapshot_engine.runtime.loops.slices import SliceSize
 from snapshot_engine.runtime.router import Router
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
+from snapshot_engine.runtime.timed_size import TimedSize
 
 SOURCE_PAUSE_MS = 2
 """How long a source that had nothing is left alone, when it names no deadline itself."""
@@ -94,9 +94,10 @@ class Subtask:
         inputs_ended: Callable[[SubtaskId], None],
         round_ends: RoundEnds | None = None,
         slices: SliceSize | None = None,
+        timed: TimedSize | None = None,
     ) -> None:
-        """`ended` are channels that had ended at the restored checkpoint and will not say so again. With `slices`,
-        batches are taken in parts of that size.
+        """`ended` are channels that had ended at the restored checkpoint and will not say so again. Batches are taken
+        in parts: never more rows than take some time, and in a loop, with `slices`, than lead to some output.
         """
         self.id = id
         self.chain = chain
@@ -116,6 +117,7 @@ class Subtask:
         self._decline = decline
         self._round_ends = round_ends
         self._slices = slices
+        self._timed = timed or TimedSize()
         self._next = 0
         self._is_source = not queues
         self._told_inputs_ended = alignment.all_ended and not alignment.ended
@@ -211,11 +213,14 @@ class Subtask:
             self.activity.wait(Waiting.FOR_INPUT)
             return False
         self.activity.go_on()
-        started = time.perf_counter()
-        status = self.chain.source.poll()
-        self.activity.busy_seconds += time.perf_counter() - started
+        source, started = self.chain.source, time.perf_counter()
+        read_before = source.rows_read
+        status = source.poll(self._timed.rows)
+        seconds = time.perf_counter() - started
+        self.activity.busy_seconds += seconds
         if status == SourceStatus.MORE:
             self.has_worked = True
+            self._timed.took(source.rows_read - read_before, seconds)
             return True
         if status == SourceStatus.NOTHING:
             self.activity.wait(Waiting.FOR_INPUT)
@@ -241,7 +246,7 @@ class Subtask:
         return isinstance(queue, SegmentQueue) and (self.sources_paused or self._stopped_at is not None)
 
     def _handle(self, queue: InputQueue) -> None:
-        element = self._take_from(queue)
+        element = queue.take_slice(self._most_rows)
         if isinstance(element, pa.RecordBatch):
             self._watermarks.active(queue.channel)
             self._process(queue.port, element)
@@ -262,17 +267,19 @@ class Subtask:
             case RoundEnd():
                 self._end_round(queue, element.round)
 
-    def _take_from(self, queue: InputQueue) -> Element:
-        if self._slices is not None and type(queue) is InboundQueue:
-            return queue.take_slice(self._slices.rows)
-        return queue.take()
+    @property
+    def _most_rows(self) -> int:
+        """How much is taken in hand at a time. The rest of a batch stays in front of its queue, before any barrier."""
+        return self._timed.rows if self._slices is None else min(self._timed.rows, self._slices.rows)
 
     def _process(self, port: int, batch: pa.RecordBatch) -> None:
         self.has_worked = True
         self.activity.rows_in += batch.num_rows
         self.activity.bytes_in += batch.nbytes
         rows, size = self.router.rows_out, self.router.bytes_out
+        started = time.perf_counter()
         self.chain.head.process(port, batch)
+        self._timed.took(batch.num_rows, time.perf_counter() - started)
         if self._slices is not None:
             self._slices.adapt(batch.num_rows, self.router.rows_out - rows, self.router.bytes_out - size)
 

@@ -52,7 +52,7 @@ class HeadSubtask(Subtask):
 
     def __init__(self, *subtask: Any, loop: Loop, **more: Any) -> None:
         super().__init__(*subtask, **more)
-        self._slices = self._size = SliceSize()
+        self._slices = SliceSize()
         self._loop = loop
         self._queue_bytes = loop.restored_bytes
         self._served_in_a_row = 0
@@ -103,7 +103,7 @@ class HeadSubtask(Subtask):
         """As much as makes a slice: what came back in crumbs goes on in one piece, or the loop would only make more."""
         batches: list[pa.RecordBatch] = []
         rows = size = 0
-        while rows < self._size.rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
+        while rows < self._most_rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
             held = cast(HeldRecords, taken[1])
             batches.append(held.batch())
             rows, size = rows + held.rows, size + held.size
@@ -121,7 +121,7 @@ class HeadSubtask(Subtask):
     def _arrived(self, channel: ChannelId, element: Any) -> None:
         loop = self._loop
         if isinstance(element, pa.RecordBatch):
-            for held in loop.store.hold(element, self._size.rows):
+            for held in loop.store.hold(element, self._most_rows):
                 self._queue_bytes += held.size
                 loop.log.arrived(channel, held)
             return
