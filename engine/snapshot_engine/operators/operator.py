@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from snapshot_engine.operators.portions import UNLIMITED
 from snapshot_engine.operators.records import Records
 from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.state.handles import OperatorState, PieceHandle
@@ -90,6 +91,8 @@ class OperatorContext:
     origin: Origin = field(default_factory=Origin)
     """Shared by all operators of the chain: the source says here which split the batch under way comes from."""
     job: str = ""
+    portion_seconds: float = UNLIMITED
+    """How long an operator that can go on later may work on one event at a time."""
 
     def owned_key_groups(self) -> range:
         from snapshot_engine.state.key_groups import owned_key_groups
@@ -119,6 +122,18 @@ class Operator:
     def on_watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp`, over all inputs. Emit what is due, then pass the watermark on."""
         self.output.watermark(timestamp)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `on_watermark`, `on_round_end` or `on_deadline` has left something to do.
+
+        Then `go_on` is called until there is nothing left, and nothing else in between, also of the operators before
+        this one in its chain. What the event leads to, as passing the watermark on, comes behind all of it.
+        """
+        return False
+
+    def go_on(self) -> None:
+        """Do a further portion of what is left, not longer than `context.portion_seconds`."""
 
     def on_idle(self) -> None:
         """All inputs are idle."""

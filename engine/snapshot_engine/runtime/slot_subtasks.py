@@ -31,7 +31,7 @@ from snapshot_engine.runtime.router import EdgeOutput, Outbound, Router
 from snapshot_engine.runtime.slot_task import SlotTask, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 from snapshot_engine.runtime.subtask import Subtask
-from snapshot_engine.runtime.timed_size import TimedSize
+from snapshot_engine.runtime.timed_size import ENOUGH_SECONDS, TimedSize
 from snapshot_engine.state.handles import OperatorState
 
 PATIENCE = 0.4
@@ -227,6 +227,7 @@ class SlotSubtasks:
                 clock=self._task.settings.clock,
                 incremental=self._task.settings.incremental,
                 origin=origin,
+                portion_seconds=ENOUGH_SECONDS,
             )
             for node in vertex.operators
         ]

@@ -123,6 +123,10 @@ class Subtask:
         self._told_inputs_ended = alignment.all_ended and not alignment.ended
         self._idle_until = 0
         self._stopped_at: int | None = None
+        self._when_through: list[Callable[[], None]] = []
+        """What comes behind an event that the chain is still at work on."""
+        self._triggers: list[tuple[Barrier, bool]] = []
+        """As well, but behind all that."""
 
     def run(self, now_ms: int, seconds: float) -> bool:
         """Elements until there are none or the time is up (at least one), or one poll of the source; whether any."""
@@ -143,6 +147,9 @@ class Subtask:
         if not self.router.has_room():
             self.activity.wait(Waiting.FOR_ROOM)
             return False
+        if self.chain.unfinished:
+            self._go_on()
+            return True
         if self._is_source:
             return self._poll_source(now_ms)
         queue = self._next_readable()
@@ -155,9 +162,30 @@ class Subtask:
         self.activity.busy_seconds += time.perf_counter() - started
         return True
 
+    def _go_on(self) -> None:
+        self.activity.go_on()
+        started = time.perf_counter()
+        self.chain.go_on()
+        self._look_whether_through()
+        self.activity.busy_seconds += time.perf_counter() - started
+
+    def _then(self, what: Callable[[], None]) -> None:
+        """Do it behind the event that was just given to the chain: at once, unless the chain is not through with it."""
+        self._when_through.append(what)
+        self._look_whether_through()
+
+    def _look_whether_through(self) -> None:
+        while self._when_through and not self.chain.unfinished:
+            self._when_through.pop(0)()
+        while self._triggers and not self.chain.unfinished:
+            self._trigger(*self._triggers.pop(0))
+
     def deadline(self) -> int | None:
-        """When `on_deadline` should be called (epoch ms); None also while there is no room for its output."""
-        return None if self.ended or not self.router.has_room() else self.chain.next_deadline()
+        """When `on_deadline` should be called (epoch ms); None also while there is no room for its output, or other
+        work to be done first.
+        """
+        waits = self.ended or not self.router.has_room() or self.chain.unfinished
+        return None if waits else self.chain.next_deadline()
 
     def on_deadline(self, now_ms: int) -> None:
         self.chain.on_deadline(now_ms)
@@ -173,6 +201,10 @@ class Subtask:
 
         With `stop` nothing follows the barrier, unless the checkpoint is aborted.
         """
+        self._triggers.append((barrier, stop))
+        self._look_whether_through()
+
+    def _trigger(self, barrier: Barrier, stop: bool) -> None:
         if not self.ended:
             self._act(self._alignment.trigger(barrier, time.time()))
             if stop:
@@ -181,6 +213,7 @@ class Subtask:
     def abort(self, checkpoint: int) -> None:
         if self._stopped_at == checkpoint:
             self._stopped_at = None
+        self._triggers = [(barrier, stop) for barrier, stop in self._triggers if barrier.checkpoint != checkpoint]
         self._act(self._alignment.abort(checkpoint, time.time()))
         for operator in self.chain.operators:
             operator.on_aborted(checkpoint)
@@ -227,7 +260,7 @@ class Subtask:
             self._idle_until = self.chain.head.next_deadline() or now_ms + SOURCE_PAUSE_MS
             return False
         self.chain.head.on_watermark(MAX_WATERMARK)
-        self._finish()
+        self._then(self._finish)
         return True
 
     def _next_readable(self) -> InputQueue | None:
@@ -299,7 +332,10 @@ class Subtask:
         self._open_queues.remove(queue)
         self._next = 0
         self._advance(self._watermarks.end(queue.channel))
-        self._act(self._alignment.end(queue.channel, time.time()))
+        self._then(lambda: self._channel_ended(queue.channel))
+
+    def _channel_ended(self, channel: ChannelId) -> None:
+        self._act(self._alignment.end(channel, time.time()))
         self.look_whether_inputs_ended()
 
     def look_whether_inputs_ended(self) -> None:
@@ -367,7 +403,7 @@ class Subtask:
     # For the driver, which finds out by counting whether a loop is at rest.
 
     def loop_counts(self) -> LoopCounts:
-        quiet = self.ended or (not self._is_source and not self._outside_is_open() and not self.chain.has_timers)
+        quiet = self.ended or (not self._is_source and not self._outside_is_open() and self._chain_is_quiet)
         over = self.ended or self._watermarks.current == MAX_WATERMARK
         return LoopCounts(
             self.router.rows_sent_inside,
@@ -376,6 +412,10 @@ class Subtask:
             round_over=None if self._round_ends is None or self.ended else self._round_ends.over,
             time_is_over=over,
         )
+
+    @property
+    def _chain_is_quiet(self) -> bool:
+        return not self.chain.has_timers and not self.chain.unfinished
 
     def _rows_received_inside(self) -> int:
         return sum(queue.rows_taken for queue in self._pipelined)

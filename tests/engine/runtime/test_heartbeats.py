@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from snapshot_engine.api import Environment
+from snapshot_engine.api import Environment, KeyedProcessFunction
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
@@ -60,6 +61,34 @@ def test_a_slow_function_is_not_a_silent_slot(tmp_path: Path, exchange: str | No
     result = run_pipeline(
         slow_pipeline,
         args={"out": out, "rows": rows, "exchange": exchange},
+        storage=tmp_path / "storage",
+        heartbeat_timeout=TIMEOUT_SECONDS,
+        restarts=RestartConfig(per_region=0, per_job=0),
+    )
+    assert (result.outcome, result.message) == (Outcome.FINISHED, "all sources have ended and all output is committed")
+    assert sorted(row["n"] for row in out.read_committed()) == list(range(rows))
+
+
+class RingsSlowly(KeyedProcessFunction):
+    def process(self, record: Any, context: Any) -> None:
+        context.timers.register_event_time(10_000_000)
+
+    def on_timer(self, timestamp: int, context: Any) -> Iterator[tuple[int]]:
+        time.sleep(0.004)
+        yield (context.current_key,)
+
+
+def ringing_pipeline(env: Environment, out: CollectSink, rows: int) -> None:
+    numbers = GeneratorSource({"n": lambda offsets: offsets.astype(np.int64)}, count=rows, splits=1)
+    timed = env.from_source(numbers, uid="numbers").with_watermark("n", delay="1s")
+    timed.key_by("n").process(RingsSlowly(), schema="n bigint").uid("rings").sink_to(out, uid="out")
+
+
+def test_many_timers_at_once_are_not_a_silent_slot(tmp_path: Path) -> None:
+    out, rows = CollectSink(tmp_path / "out"), 1200
+    result = run_pipeline(
+        ringing_pipeline,
+        args={"out": out, "rows": rows},
         storage=tmp_path / "storage",
         heartbeat_timeout=TIMEOUT_SECONDS,
         restarts=RestartConfig(per_region=0, per_job=0),

@@ -67,6 +67,9 @@ class HeadSubtask(Subtask):
         if not self.router.has_room():
             self.activity.wait(Waiting.FOR_ROOM)
             return received
+        if self.chain.unfinished:
+            self._go_on()
+            return True
         started = time.perf_counter()
         if self._work():
             self.activity.go_on()
@@ -168,9 +171,9 @@ class HeadSubtask(Subtask):
         self._loop.snapshots.pop(checkpoint, None)
         super().abort(checkpoint)
 
-    def trigger(self, barrier: Barrier, stop: bool) -> None:
+    def _trigger(self, barrier: Barrier, stop: bool) -> None:
         if not self._loop.said_end:  # no barrier follows the end
-            super().trigger(barrier, stop)
+            super()._trigger(barrier, stop)
 
     # The end, and rounds: counted by the driver.
 
@@ -220,7 +223,7 @@ class HeadSubtask(Subtask):
         return LoopCounts(
             self.router.rows_sent_inside,
             received,
-            log.quiet and not self._outside_is_open() and not self.chain.has_timers,
+            log.quiet and not self._outside_is_open() and self._chain_is_quiet,
             log.waiting if log.rounds else 0,
             log.round if log.rounds else None,
             log.round_over,
