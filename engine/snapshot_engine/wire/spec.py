@@ -32,6 +32,8 @@ CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
 
 GIB = 2**30
 
+MIN_HEARTBEAT_TIMEOUT = 1.0
+
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Nonce = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -213,6 +215,9 @@ class RecoverySpec(StrictModel):
     """More restarts than this within the window fail the job."""
     window: PositiveDuration = 600.0
     """Restarts older than this no longer count."""
+    heartbeat_timeout: PositiveDuration = 5.0
+    """A slot that says nothing for this long is taken for hung and restarted: longer than any single call of a function
+    of the pipeline takes, 1s at least."""
     objective: PositiveDuration = 10.0
     """How long a recovery may take; slower ones raise an alert."""
     progress_window: PositiveDuration = 600.0
@@ -223,6 +228,13 @@ class RecoverySpec(StrictModel):
     allow_older_checkpoint: bool = False
     """Consent to fall back to an older checkpoint when the latest is unreadable: output since then is written
     again."""
+
+    @field_validator("heartbeat_timeout")
+    @classmethod
+    def _leaves_time_for_heartbeats(cls, seconds: float) -> float:
+        if seconds < MIN_HEARTBEAT_TIMEOUT:
+            raise ValueError(f"must be at least {MIN_HEARTBEAT_TIMEOUT:g}s: slots say that they are alive every 500ms")
+        return seconds
 
 
 class DriverSpec(StrictModel):

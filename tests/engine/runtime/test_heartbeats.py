@@ -95,3 +95,16 @@ def test_many_timers_at_once_are_not_a_silent_slot(tmp_path: Path) -> None:
     )
     assert (result.outcome, result.message) == (Outcome.FINISHED, "all sources have ended and all output is committed")
     assert sorted(row["n"] for row in out.read_committed()) == list(range(rows))
+
+
+def hanging_pipeline(env: Environment) -> None:
+    stream = env.from_source(GeneratorSource({"n": lambda offsets: offsets.astype(np.int64)}, count=1), uid="one")
+    stream.map(lambda row: time.sleep(60), schema="n bigint").uid("hangs").sink_to(DiscardSink(), uid="out")
+
+
+def test_a_slot_that_hangs_is_told_with_what_to_do(tmp_path: Path) -> None:
+    never = RestartConfig(per_region=0, per_job=0)
+    result = run_pipeline(hanging_pipeline, storage=tmp_path, heartbeat_timeout=TIMEOUT_SECONDS, restarts=never)
+    assert result.outcome is Outcome.FAILED
+    assert "has said nothing for 2 s" in result.message
+    assert "raise recovery.heartbeatTimeout" in result.message
