@@ -149,7 +149,7 @@ class JobMaster:
 
     def cancel(self, why: str = "cancelled") -> None:
         """End the job at once; the latest completed checkpoint stays."""
-        self._end(JobResult(Outcome.STOPPED, why))
+        self._end(JobResult(Outcome.STOPPED, why, cut_short=True))
 
     async def _restore_at_start(self) -> None:
         manifest = await asyncio.to_thread(starting_checkpoint, self.settings, self._store)
