@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from snapshot_engine.wire.quantities import BYTES_PATTERN, DURATION_PATTERN
 from snapshot_engine.wire.spark_conf import OWNED_SPARK_CONF
-from snapshot_engine.wire.spec import ENTRYPOINT_PATTERN, FUNCTION_PATTERN, MAX_NAME_LENGTH, NAME_PATTERN
+from snapshot_engine.wire.spec import (
+    ENTRYPOINT_PATTERN,
+    FUNCTION_PATTERN,
+    MAX_NAME_LENGTH,
+    MIN_HEARTBEAT_TIMEOUT,
+    NAME_PATTERN,
+)
 
 MAX_SPARK_CONF_ENTRIES = 64
 
@@ -100,6 +106,12 @@ PATH_RULES: dict[str, list[Rule]] = {
             "self.claimName == oldSelf.claimName && has(self.subPath) == has(oldSelf.subPath) "
             "&& (!has(self.subPath) || self.subPath == oldSelf.subPath)",
             _STORAGE_IS_FIXED,
+        ),
+    ],
+    "spec.recovery.heartbeatTimeout": [
+        Rule(
+            f"!{_matches(DURATION_PATTERN)} || duration(self) >= duration('{MIN_HEARTBEAT_TIMEOUT:g}s')",
+            f"must be at least {MIN_HEARTBEAT_TIMEOUT:g}s: slots say that they are alive every 500ms",
         ),
     ],
     "spec.recovery.backoff": [

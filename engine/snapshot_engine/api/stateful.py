@@ -18,6 +18,7 @@ from snapshot_engine.operators.functions import BatchKeyedProcessFunction, Keyed
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, StreamType
 
 TIMERS = "it sets timers"
+BY_BATCH = "it puts out once for each batch, and batches are cut differently each time"
 
 
 def extract_key(fn: Callable[[Any], Any], input: StreamType) -> Step:
@@ -45,7 +46,7 @@ def aggregate(aggregates: Mapping[str, Aggregate], keys: tuple[str, ...], input:
     pruned = StreamType(keep_columns(input.schema, needs))
     output = output_type(keys, aggregates, pruned)
     factory = partial(KeyedAggregateOperator, keys=keys, aggregates=dict(aggregates), input=pruned, output=output)
-    return Step(factory, output, stateful=True, needs=needs)
+    return Step(factory, output, stateful=True, nondeterminism=BY_BATCH, needs=needs)
 
 
 def process(function: Any, keys: tuple[str, ...], schema: SchemaLike | None, input: StreamType) -> Step:
@@ -73,8 +74,7 @@ def _process_batches(
     columns = without_hidden_key(input).schema if schema is None else to_schema(schema)
     output = columns_output(columns, input.event_time)
     factory = partial(BatchKeyedProcessOperator, function=function, keys=keys, input=input, output=output)
-    timers = TIMERS if overrides(function, BatchKeyedProcessFunction, "on_timer") else None
-    return Step(factory, output, stateful=True, nondeterminism=timers, any_side_output=True)
+    return Step(factory, output, stateful=True, nondeterminism=BY_BATCH, any_side_output=True)
 
 
 def aggregated_columns(

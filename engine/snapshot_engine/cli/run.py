@@ -104,4 +104,4 @@ def _tell(result: JobResult, view: View) -> int:
         view.say(f"savepoint: {result.savepoint}")
     for entry in result.history:
         view.say(f"  {entry}", good=False)
-    return int(result.exit_code)
+    return INTERRUPTED if result.cut_short else int(result.exit_code)

@@ -64,11 +64,17 @@ class Timers(Protocol):
     """Timers of the current key. A time is set at most once per key: setting it again changes nothing."""
 
     def register_event_time(self, timestamp: int) -> None:
-        """Call `on_timer` when the watermark has come to `timestamp` (epoch milliseconds)."""
+        """Call `on_timer` when the watermark has come to `timestamp` (epoch milliseconds).
+
+        At the end of a bounded input all that are set fire, and what they set; what those set in turn does not.
+        """
         ...
 
     def register_processing_time(self, timestamp: int) -> None:
-        """Call `on_timer` when the clock has come to `timestamp` (epoch milliseconds)."""
+        """Call `on_timer` when the clock has come to `timestamp` (epoch milliseconds).
+
+        At the end of a bounded input those that are not due yet are not waited for, except inside a loop.
+        """
         ...
 
     def register_round_end(self) -> None:

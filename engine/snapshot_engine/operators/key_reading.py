@@ -49,7 +49,7 @@ class KeyReader:
         for position, nested in enumerate(self._nested):
             if nested:
                 columns[position] = [_hashable(value) for value in columns[position]]
-        return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
+        return self.keys.joined(columns)
 
     def for_user(self, key: Key) -> Any:
         """The key as the user's functions see it."""

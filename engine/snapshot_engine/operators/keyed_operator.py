@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from snapshot_engine.operators.function_context import collect_garbage_less_often
 from snapshot_engine.operators.key_reading import KeyReader
 from snapshot_engine.operators.operator import Operator, OperatorContext, Snapshot, iterate_states
+from snapshot_engine.operators.portions import Portions
 from snapshot_engine.protocol.elements import MIN_WATERMARK
 from snapshot_engine.state.record_state import RecordState, StateOwner
 
@@ -58,3 +61,36 @@ class KeyedOperator(Operator):
 
     def state_size(self) -> tuple[int, int]:
         return self.state.size()
+
+
+class PortionedOperator(KeyedOperator):
+    """One that may have to call its function very often when time goes on."""
+
+    def open(self, context: OperatorContext) -> None:
+        self._portions = Portions(context.portion_seconds)
+        super().open(context)
+
+    def flush(self) -> None:
+        """Put out what the user's function has emitted so far."""
+        raise NotImplementedError
+
+    def begin(self, work: Iterator[None]) -> None:
+        """Do `work` in portions, whose output goes out with each of them."""
+        self._portions.begin(work)
+        self.flush()
+
+    @property
+    def unfinished(self) -> bool:
+        return self._portions.left
+
+    def go_on(self) -> None:
+        self._portions.go_on()
+        self.flush()
+
+    def get_through(self) -> None:
+        """To be called before records are processed. There is seldom anything left then: only where an operator before
+        this one puts out several batches at once, with watermarks between them.
+        """
+        if self._portions.left:
+            self._portions.finish()
+            self.flush()

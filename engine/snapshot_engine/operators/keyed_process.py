@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from types import GeneratorType
 from typing import Any
@@ -20,12 +20,13 @@ from snapshot_engine.operators.functions import (
     TimeDomain,
 )
 from snapshot_engine.operators.key_reading import KeyReader
-from snapshot_engine.operators.keyed_operator import KeyedOperator
+from snapshot_engine.operators.keyed_operator import PortionedOperator
 from snapshot_engine.operators.operator import Data, OperatorContext
 from snapshot_engine.operators.process_context import CallContext, Emissions
 from snapshot_engine.operators.records import needs_times, to_arrow, to_records
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.protocol.elements import MAX_WATERMARK
 from snapshot_engine.state.cells import Cells, CurrentKey
 from snapshot_engine.state.record_keys import Key
 from snapshot_engine.state.timers import KeyTimers, TimerQueue
@@ -35,7 +36,7 @@ PROCESSING_TIMERS = "timers:processing"
 ROUND_TIMERS = "timers:round"
 
 
-class TimedOperator(KeyedOperator):
+class TimedOperator(PortionedOperator):
     """Keyed state, timers of both kinds, and a user's function with `on_timer`."""
 
     def __init__(self, function: Any, reader: KeyReader, output: StreamType) -> None:
@@ -57,22 +58,32 @@ class TimedOperator(KeyedOperator):
     def close(self) -> None:
         close_function(self.function)
 
+    def flush(self) -> None:
+        self.emissions.flush(self.output)
+
     def on_watermark(self, timestamp: int) -> None:
+        self.begin(self._pass(timestamp))
+
+    def _pass(self, timestamp: int) -> Iterator[None]:
         self.watermark = self.context.current_watermark = timestamp
-        self._fire(self._event, timestamp, "event")
+        ended = timestamp == MAX_WATERMARK
+        yield from self._fire(self._event.due_at_the_end() if ended else self._event.due(timestamp), "event")
         self.output.watermark(timestamp)
 
     def next_deadline(self) -> int | None:
         return self._processing.next_time()
 
     def on_deadline(self, now: int) -> None:
-        self._fire(self._processing, now, "processing")
+        self.begin(self._fire(self._processing.due(now), "processing"))
 
     @property
     def has_timers(self) -> bool:
         return self._processing.next_time() is not None
 
     def on_round_end(self, round: int) -> None:
+        self.begin(self._end_round(round))
+
+    def _end_round(self, round: int) -> Iterator[None]:
         """Keys that asked for it are told once: what was told before a snapshot is in no snapshot any more."""
         self._timers.round = round + 1
         if self._rounds is not None:
@@ -86,14 +97,15 @@ class TimedOperator(KeyedOperator):
                     told = f"on_round_end({round}) for key {self.context.current_key!r:.100}"
                     raise UserFunctionError(self.name, told, error, has_record=False) from error
                 if self.emissions.full:
-                    self.emissions.flush(self.output)
-            self.emissions.flush(self.output)
+                    self.flush()
+                yield
+            self.flush()
         self.output.round_end(round)
 
-    def _fire(self, queue: TimerQueue, until: int, domain: TimeDomain) -> None:
+    def _fire(self, due: Iterator[tuple[int, Key]], domain: TimeDomain) -> Iterator[None]:
         context = self.context
         context.time_domain = domain
-        for timestamp, key in queue.due(until):
+        for timestamp, key in due:
             self.current.key = key
             context.timestamp = timestamp if domain == "event" else None
             try:
@@ -103,9 +115,10 @@ class TimedOperator(KeyedOperator):
                 told = f"on_timer({timestamp}) for key {context.current_key!r:.100}"
                 raise UserFunctionError(self.name, told, error, has_record=False) from error
             if self.emissions.full:
-                self.emissions.flush(self.output)
+                self.flush()
+            yield
         context.time_domain = None
-        self.emissions.flush(self.output)
+        self.flush()
 
     def take(self, results: Any) -> None:
         """What a user's function returned or yields: any number of results."""
@@ -114,6 +127,7 @@ class TimedOperator(KeyedOperator):
 
     def process_records(self, data: Data, type_: StreamType, reader: KeyReader, fn: Callable[..., Any]) -> None:
         """Call `fn` for every record, with its key current."""
+        self.get_through()
         records = to_records(data, type_)
         keys = reader.of(data, records)
         times: Iterable[int | None] = repeat(None) if records.timestamps is None else records.timestamps.tolist()
@@ -130,7 +144,7 @@ class TimedOperator(KeyedOperator):
         except Exception as error:
             told = f"{fn.__name__}() for key {context.current_key!r:.100}"
             raise UserFunctionError(self.name, told, error, record, has_record=True) from error
-        self.emissions.flush(self.output)
+        self.flush()
 
 
 def tells_rounds(function: object) -> bool:
@@ -182,6 +196,7 @@ class BatchKeyedProcessOperator(TimedOperator):
         self.context._emissions = self.emissions
 
     def process(self, port: int, data: Data) -> None:
+        self.get_through()
         batch = to_arrow(data, self.input)
         ordered, keys, bounds = _by_key(batch, self.reader.of_batch(batch))
         latest = None
@@ -197,7 +212,7 @@ class BatchKeyedProcessOperator(TimedOperator):
             except Exception as error:
                 told = f"process() for key {self.context.current_key!r:.100} and {rows.num_rows} rows"
                 raise UserFunctionError(self.name, told, error, has_record=False) from error
-        self.emissions.flush(self.output)
+        self.flush()
 
     def take(self, results: Any) -> None:
         if results is not None:

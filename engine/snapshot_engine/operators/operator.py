@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from snapshot_engine.operators.portions import UNLIMITED
 from snapshot_engine.operators.records import Records
 from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.state.handles import OperatorState, PieceHandle
@@ -60,6 +61,8 @@ class Origin:
     split: str | None = None
     ended: set[str] = field(default_factory=set)
     """Splits that have ended: their watermark must not hold back the others."""
+    more_of_batch: bool = False
+    """Whether rows are to follow that would have come in the same batch, were it not cut to save time."""
     reading: set[str] = field(default_factory=set)
     """Splits that are being read, whether rows came yet or not: the watermark waits for the first rows of each."""
 
@@ -90,6 +93,8 @@ class OperatorContext:
     job: str = ""
     lineage: str = ""
     """Tells the job from others of its name in what it writes outside."""
+    portion_seconds: float = UNLIMITED
+    """How long an operator that can go on later may work on one event at a time."""
 
     def owned_key_groups(self) -> range:
         from snapshot_engine.state.key_groups import owned_key_groups
@@ -119,6 +124,18 @@ class Operator:
     def on_watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp`, over all inputs. Emit what is due, then pass the watermark on."""
         self.output.watermark(timestamp)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `on_watermark`, `on_round_end` or `on_deadline` has left something to do.
+
+        Then `go_on` is called until there is nothing left, and nothing else in between, also of the operators before
+        this one in its chain. What the event leads to, as passing the watermark on, comes behind all of it.
+        """
+        return False
+
+    def go_on(self) -> None:
+        """Do a further portion of what is left, not longer than `context.portion_seconds`."""
 
     def on_idle(self) -> None:
         """All inputs are idle."""
@@ -164,8 +181,11 @@ class Operator:
 class SourceOperator(Operator):
     """The head of a chain without inputs. The slot calls `poll` when the outputs have room."""
 
-    def poll(self) -> SourceStatus:
-        """Emit at most one batch, without blocking for longer than a few milliseconds."""
+    rows_read: int = 0
+    """So far."""
+
+    def poll(self, most_rows: int) -> SourceStatus:
+        """Emit at most one batch of at most so many rows, without blocking for longer than a few milliseconds."""
         raise NotImplementedError
 
     def lag(self) -> int | None:

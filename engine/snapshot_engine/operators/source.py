@@ -28,6 +28,7 @@ from snapshot_engine.state.handles import OperatorState
 KIND = "source"
 BATCH_ROWS = 16_384
 """How many rows a reader is asked for at a time, unless the source says otherwise."""
+MOST_ROWS = 1 << 62
 
 
 @dataclass(slots=True)
@@ -44,9 +45,10 @@ class _Split:
 
 
 class SourceReaderOperator(SourceOperator):
-    """Reads its splits in turn, one batch per poll;
+    """Reads its splits in turn, a batch of each; or, where the source is `sequential`, one after the other.
 
-    or, where the source is `sequential`, one after the other.
+    A batch may be read in several polls, when its rows are slow to process. That changes neither the order of rows nor
+    what the watermark behind them is.
     """
 
     def __init__(self, source: Source, batch_rows: int | None = None) -> None:
@@ -57,6 +59,8 @@ class SourceReaderOperator(SourceOperator):
         self.batch_rows = batch_rows or wanted
         self._splits: list[_Split] = []
         self._open: deque[_Split] = deque()
+        self._rest_of_batch = 0
+        """Rows that are still to be read from the first split before it is the next one's turn."""
         self._sequential = bool(getattr(source, "sequential", False))
         self._origin = Origin()
         self._uid = ""
@@ -75,20 +79,25 @@ class SourceReaderOperator(SourceOperator):
         for split in list(self._open)[: 1 if self._sequential else None]:
             self._start(split)
 
-    def poll(self) -> SourceStatus:
+    def poll(self, most_rows: int = MOST_ROWS) -> SourceStatus:
         for _ in range(len(self._open)):
             split = self._open[0]
+            whole = self._rest_of_batch or self.batch_rows
+            asked = min(whole, most_rows)
             try:
-                batch = self._reader(split).read(self.batch_rows)
+                batch = self._reader(split).read(asked)
             except EndOfSplit:
                 self._end(split)
                 continue
             except Exception as error:
                 error.add_note(f"while reading split {split.name!r} of {self.source!r}")
                 raise
-            if not self._sequential:
+            rows = 0 if batch is None else batch.num_rows
+            self._count(rows, whole - rows if rows == asked else 0)
+            if not self._sequential and not self._rest_of_batch:
                 self._open.rotate(-1)
-            if batch is not None and batch.num_rows:
+            if rows:
+                assert batch is not None
                 self._refuse_other_schema(batch.schema)
                 self._origin.split = split.name
                 self.output.emit(decode_batch(batch, self._schema) if self._encoded else batch)
@@ -96,6 +105,11 @@ class SourceReaderOperator(SourceOperator):
             if self._sequential:
                 break
         return SourceStatus.NOTHING if self._open else SourceStatus.ENDED
+
+    def _count(self, rows: int, rest_of_batch: int) -> None:
+        self.rows_read += rows
+        self._rest_of_batch = rest_of_batch
+        self._origin.more_of_batch = rest_of_batch > 0
 
     def lag(self) -> int | None:
         """Rows that wait to be read, over all open splits; None if one of them cannot tell."""
@@ -141,6 +155,7 @@ class SourceReaderOperator(SourceOperator):
 
     def _end(self, split: _Split) -> None:
         assert split.reader is not None
+        self._count(0, 0)
         split.position = split.reader.position()
         split.reader.close()
         split.reader = None

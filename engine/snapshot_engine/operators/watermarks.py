@@ -39,7 +39,8 @@ class _Split:
 class WatermarkOperator(Operator):
     """Bounded out-of-orderness: the watermark of a split is its greatest event time - delay - 1.
 
-    The smallest over all splits that are neither ended nor idle is emitted, after a batch, when it has advanced. A
+    The smallest over all splits that are neither ended nor idle is emitted, after a batch, when it has advanced; of a
+    batch that the source reads in parts, after the last part, so that no row is late because others were slow. A
     split of which nothing was read yet holds it back. A split that was silent for `idle_timeout_ms` of processing
     time does not; when all are, the output is declared idle.
 
@@ -63,6 +64,7 @@ class WatermarkOperator(Operator):
         self._splits: dict[str, _Split] = {}
         self._emitted = MIN_WATERMARK
         self._say_again = False
+        self._held_back = False
         self._all_idle = False
         self._origin = Origin()
 
@@ -87,7 +89,9 @@ class WatermarkOperator(Operator):
         split.active_at = self._clock()
         split.idle = self._all_idle = False
         self.output.emit(data)
-        self._advance()
+        self._held_back = self._origin.more_of_batch
+        if not self._held_back:
+            self._advance()
 
     def on_watermark(self, timestamp: int) -> None:
         """Watermarks from before are of other event times; only the end of all time is still true."""
@@ -96,18 +100,21 @@ class WatermarkOperator(Operator):
             self.output.watermark(timestamp)
 
     def next_deadline(self) -> int | None:
+        if self._held_back and not self._origin.more_of_batch:
+            return self._clock()  # the rest of the batch has not come
         if self.idle_timeout_ms is None or self._all_idle:
             return None
         waiting = [split.active_at for split in self._relevant() if not split.idle]
         return min(waiting) + self.idle_timeout_ms if waiting else None
 
     def on_deadline(self, now: int) -> None:
-        if self.idle_timeout_ms is None:
-            return
+        self._held_back = self._held_back and self._origin.more_of_batch
         splits = self._relevant()
-        for split in splits:
-            split.idle = split.idle or split.active_at + self.idle_timeout_ms <= now
-        self._advance()
+        if self.idle_timeout_ms is not None:
+            for split in splits:
+                split.idle = split.idle or split.active_at + self.idle_timeout_ms <= now
+        if not self._held_back:
+            self._advance()
         if splits and all(split.idle for split in splits) and not self._all_idle:
             self._all_idle = True
             self.output.idle()

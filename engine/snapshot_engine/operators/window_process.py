@@ -7,7 +7,7 @@ records. One that comes later still goes to the late output, or nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from snapshot_engine.operators.aligned_windows import AlignedWindows
 from snapshot_engine.operators.function_context import close_function, open_function
 from snapshot_engine.operators.functions import Window
 from snapshot_engine.operators.key_reading import KeyReader
-from snapshot_engine.operators.keyed_operator import KeyedOperator
+from snapshot_engine.operators.keyed_operator import PortionedOperator
 from snapshot_engine.operators.operator import Data, OperatorContext
 from snapshot_engine.operators.process_context import Emissions
 from snapshot_engine.operators.records import Records, needs_times, to_records
@@ -29,7 +29,7 @@ from snapshot_engine.operators.windows import SessionWindow, WindowShape
 from snapshot_engine.state.record_keys import Key
 
 
-class WindowProcessOperator(KeyedOperator):
+class WindowProcessOperator(PortionedOperator):
     kind = "window-process"
 
     def __init__(
@@ -71,7 +71,11 @@ class WindowProcessOperator(KeyedOperator):
     def close(self) -> None:
         close_function(self.function)
 
+    def flush(self) -> None:
+        self._emissions.flush(self.output)
+
     def process(self, port: int, data: Data) -> None:
+        self.get_through()
         records = to_records(data, self.input)
         assert records.timestamps is not None
         keys = self.reader.of(data, records)
@@ -85,15 +89,19 @@ class WindowProcessOperator(KeyedOperator):
             self._put_out_late(records, late)
         for key, window, kept in self._windows.again():
             self._put_out(key, window, kept)
-        self._emissions.flush(self.output)
+        self.flush()
 
     def on_watermark(self, timestamp: int) -> None:
+        self.begin(self._pass(timestamp))
+
+    def _pass(self, timestamp: int) -> Iterator[None]:
         self.watermark = timestamp
         for key, window, kept in self._windows.over(timestamp):
             self._put_out(key, window, kept)
             if self._emissions.full:
-                self._emissions.flush(self.output)
-        self._emissions.flush(self.output)
+                self.flush()
+            yield
+        self.flush()
         self.output.watermark(timestamp)
 
     def _put_out_late(self, records: Records, late: list[int]) -> None:

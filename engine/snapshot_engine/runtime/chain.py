@@ -68,6 +68,18 @@ class Chain:
             operator.end_input()
 
     @property
+    def unfinished(self) -> bool:
+        """Whether an operator has left something to do: nothing else may come in before `go_on` has done it all."""
+        return any(operator.unfinished for operator in self.operators)
+
+    def go_on(self) -> None:
+        """A further portion. The last operator first: what those before it put out would come to it otherwise."""
+        for operator in reversed(self.operators):
+            if operator.unfinished:
+                operator.go_on()
+                return
+
+    @property
     def has_timers(self) -> bool:
         return any(operator.has_timers for operator in self.operators)
 

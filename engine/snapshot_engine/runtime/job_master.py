@@ -65,6 +65,8 @@ log = logging.getLogger(__name__)
 
 CHANNEL_GRACE_SECONDS = 2.0
 """How long a broken channel may be just the first sign of a slot that is gone."""
+LAST_CHECKPOINT_PAUSE = 0.2
+"""Between attempts at the checkpoint after which a job that was told to stop does so."""
 
 
 class JobMaster:
@@ -152,7 +154,7 @@ class JobMaster:
 
     def cancel(self, why: str = "cancelled") -> None:
         """End the job at once; the latest completed checkpoint stays."""
-        self._end(JobResult(Outcome.STOPPED, why))
+        self._end(JobResult(Outcome.STOPPED, why, cut_short=True))
 
     async def _restore_at_start(self) -> None:
         manifest = await asyncio.to_thread(starting_checkpoint, self.settings, self._store)
@@ -332,6 +334,7 @@ class JobMaster:
                 self.settings.storage,
                 self.settings.incremental,
                 self.settings.heartbeat_seconds,
+                self.settings.heartbeat_timeout,
                 self.settings.exchange_budget,
                 clock=self.settings.clock,
             ),
@@ -558,9 +561,14 @@ class JobMaster:
     def checkpoint_aborted(self, action: Abort) -> None:
         self.events.checkpoint_aborted(action)
         if self._stop_after is not None:
-            self.checkpoints.request_checkpoint()
+            # Not at once: what made this one fail (no ids to be had, for instance) would make the next one fail too.
+            self._later(LAST_CHECKPOINT_PAUSE, self._ask_again_for_the_last)
         elif action.stop:
             self.stopping = False  # the job goes on, and may be told again
+
+    def _ask_again_for_the_last(self) -> None:
+        if not self._ended.done():
+            self.checkpoints.request_checkpoint()
 
     def checkpoints_keep_failing(self, reason: str) -> None:
         """The whole job starts again from the latest completed checkpoint."""

@@ -24,6 +24,8 @@ class JobResult:
     message: str = ""
     savepoint: str | None = None
     history: Sequence[str] = ()
+    cut_short: bool = False
+    """It was stopped without a last checkpoint: it goes on from the one before."""
     unreadable_state: bool = False
     """It failed since what it was to be restored from is damaged or does not fit: the same driver again cannot help."""
 

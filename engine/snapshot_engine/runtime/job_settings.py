@@ -87,6 +87,7 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
             quiet_time=recovery.window,
         ),
         strategy=Strategy(recovery.strategy.value),
+        heartbeat_timeout=recovery.heartbeat_timeout,
         recovery_objective=recovery.objective,
         retained=checkpoint.retained,
         incremental=checkpoint.incremental,

@@ -31,7 +31,11 @@ from snapshot_engine.runtime.router import EdgeOutput, Outbound, Router
 from snapshot_engine.runtime.slot_task import SlotTask, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
 from snapshot_engine.runtime.subtask import Subtask
+from snapshot_engine.runtime.timed_size import ENOUGH_SECONDS, TimedSize
 from snapshot_engine.state.handles import OperatorState
+
+PATIENCE = 0.4
+"""Of the heartbeat timeout: a row that takes longer is never taken together with another one."""
 
 
 def sent_schema(edge: JobEdge) -> pa.Schema:
@@ -141,12 +145,14 @@ class SlotSubtasks:
             self._inputs_ended,
             self._round_ends(channels),
         )
+        timed = TimedSize(PATIENCE * self._task.settings.heartbeat_timeout)
         if vertex.loop is None:
-            subtask = Subtask(*parts, slices=SliceSize() if id.vertex in self._graph.loop_vertices else None)
+            slices = SliceSize() if id.vertex in self._graph.loop_vertices else None
+            subtask = Subtask(*parts, slices=slices, timed=timed)
         else:
             returning = [queue for channel in feedback if isinstance(queue := self._queues[channel], InboundQueue)]
             loop = build_loop(self._graph, id, returning, restored, self._reader)
-            subtask = HeadSubtask(*parts, loop=loop)
+            subtask = HeadSubtask(*parts, loop=loop, timed=timed)
         if restored["finished"]:
             subtask.end_at_once()
         else:
@@ -222,6 +228,7 @@ class SlotSubtasks:
                 clock=self._task.settings.clock,
                 incremental=self._task.settings.incremental,
                 origin=origin,
+                portion_seconds=ENOUGH_SECONDS,
             )
             for node in vertex.operators
         ]

@@ -20,6 +20,8 @@ class SlotSettings:
     storage: StorageConfig
     incremental: bool = False
     heartbeat_seconds: float = 0.5
+    heartbeat_timeout: float = 5.0
+    """After so long a silence the JobMaster takes the slot for lost."""
     exchange_budget: int = DEFAULT_EXCHANGE_BUDGET
     """What a memory or durable exchange may keep per producer subtask where the edge does not say."""
     local_folder: str | None = None

@@ -133,4 +133,12 @@ class SlotWatch:
             if now - connection.last_heard > limit:
                 self.slot_ended(shell, connection)
                 connection.hang_up()
-                self._region_failed(shell, connection, "HeartbeatTimeout", f"{connection} is silent")
+                self._region_failed(shell, connection, "HeartbeatTimeout", _silence(connection, limit))
+
+
+def _silence(connection: SlotConnection, seconds: float) -> str:
+    return (
+        f"{connection} has said nothing for {seconds:g} s: it hangs, its node has too little CPU, or a single call of "
+        "one of the pipeline's functions takes longer than that. If such calls are meant to take so long, raise "
+        "recovery.heartbeatTimeout"
+    )

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_engine.channels.frames import Element
 from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
@@ -33,6 +32,7 @@ from snapshot_engine.runtime.exchanges.subtask_exchanges import InputQueue, Subt
 from snapshot_engine.runtime.loops.slices import SliceSize
 from snapshot_engine.runtime.router import Router
 from snapshot_engine.runtime.snapshot_writer import SnapshotJob
+from snapshot_engine.runtime.timed_size import TimedSize
 
 SOURCE_PAUSE_MS = 2
 """How long a source that had nothing is left alone, when it names no deadline itself."""
@@ -94,9 +94,10 @@ class Subtask:
         inputs_ended: Callable[[SubtaskId], None],
         round_ends: RoundEnds | None = None,
         slices: SliceSize | None = None,
+        timed: TimedSize | None = None,
     ) -> None:
-        """`ended` are channels that had ended at the restored checkpoint and will not say so again. With `slices`,
-        batches are taken in parts of that size.
+        """`ended` are channels that had ended at the restored checkpoint and will not say so again. Batches are taken
+        in parts: never more rows than take some time, and in a loop, with `slices`, than lead to some output.
         """
         self.id = id
         self.chain = chain
@@ -116,11 +117,16 @@ class Subtask:
         self._decline = decline
         self._round_ends = round_ends
         self._slices = slices
+        self._timed = timed or TimedSize()
         self._next = 0
         self._is_source = not queues
         self._told_inputs_ended = alignment.all_ended and not alignment.ended
         self._idle_until = 0
         self._stopped_at: int | None = None
+        self._when_through: list[Callable[[], None]] = []
+        """What comes behind an event that the chain is still at work on."""
+        self._triggers: list[tuple[Barrier, bool]] = []
+        """As well, but behind all that."""
 
     def run(self, now_ms: int, seconds: float) -> bool:
         """Elements until there are none or the time is up (at least one), or one poll of the source; whether any."""
@@ -141,6 +147,9 @@ class Subtask:
         if not self.router.has_room():
             self.activity.wait(Waiting.FOR_ROOM)
             return False
+        if self.chain.unfinished:
+            self._go_on()
+            return True
         if self._is_source:
             return self._poll_source(now_ms)
         queue = self._next_readable()
@@ -153,9 +162,30 @@ class Subtask:
         self.activity.busy_seconds += time.perf_counter() - started
         return True
 
+    def _go_on(self) -> None:
+        self.activity.go_on()
+        started = time.perf_counter()
+        self.chain.go_on()
+        self._look_whether_through()
+        self.activity.busy_seconds += time.perf_counter() - started
+
+    def _then(self, what: Callable[[], None]) -> None:
+        """Do it behind the event that was just given to the chain: at once, unless the chain is not through with it."""
+        self._when_through.append(what)
+        self._look_whether_through()
+
+    def _look_whether_through(self) -> None:
+        while self._when_through and not self.chain.unfinished:
+            self._when_through.pop(0)()
+        while self._triggers and not self.chain.unfinished:
+            self._trigger(*self._triggers.pop(0))
+
     def deadline(self) -> int | None:
-        """When `on_deadline` should be called (epoch ms); None also while there is no room for its output."""
-        return None if self.ended or not self.router.has_room() else self.chain.next_deadline()
+        """When `on_deadline` should be called (epoch ms); None also while there is no room for its output, or other
+        work to be done first.
+        """
+        waits = self.ended or not self.router.has_room() or self.chain.unfinished
+        return None if waits else self.chain.next_deadline()
 
     def on_deadline(self, now_ms: int) -> None:
         self.chain.on_deadline(now_ms)
@@ -172,6 +202,10 @@ class Subtask:
         With `stop` nothing follows the barrier, unless the checkpoint is aborted. A newer one without `stop` says so
         too: none is triggered by time while a stop is under way.
         """
+        self._triggers.append((barrier, stop))
+        self._look_whether_through()
+
+    def _trigger(self, barrier: Barrier, stop: bool) -> None:
         if not self.ended:
             self._act(self._alignment.trigger(barrier, time.time()))
             self._stopped_at = barrier.checkpoint if stop else None
@@ -179,6 +213,7 @@ class Subtask:
     def abort(self, checkpoint: int) -> None:
         if self._stopped_at == checkpoint:
             self._stopped_at = None
+        self._triggers = [(barrier, stop) for barrier, stop in self._triggers if barrier.checkpoint != checkpoint]
         self._act(self._alignment.abort(checkpoint, time.time()))
         for operator in self.chain.operators:
             operator.on_aborted(checkpoint)
@@ -211,18 +246,21 @@ class Subtask:
             self.activity.wait(Waiting.FOR_INPUT)
             return False
         self.activity.go_on()
-        started = time.perf_counter()
-        status = self.chain.source.poll()
-        self.activity.busy_seconds += time.perf_counter() - started
+        source, started = self.chain.source, time.perf_counter()
+        read_before = source.rows_read
+        status = source.poll(self._timed.rows)
+        seconds = time.perf_counter() - started
+        self.activity.busy_seconds += seconds
         if status == SourceStatus.MORE:
             self.has_worked = True
+            self._timed.took(source.rows_read - read_before, seconds)
             return True
         if status == SourceStatus.NOTHING:
             self.activity.wait(Waiting.FOR_INPUT)
             self._idle_until = self.chain.head.next_deadline() or now_ms + SOURCE_PAUSE_MS
             return False
         self.chain.head.on_watermark(MAX_WATERMARK)
-        self._finish()
+        self._then(self._finish)
         return True
 
     def _next_readable(self) -> InputQueue | None:
@@ -241,7 +279,7 @@ class Subtask:
         return isinstance(queue, SegmentQueue) and (self.sources_paused or self._stopped_at is not None)
 
     def _handle(self, queue: InputQueue) -> None:
-        element = self._take_from(queue)
+        element = queue.take_slice(self._most_rows)
         if isinstance(element, pa.RecordBatch):
             self._watermarks.active(queue.channel)
             self._process(queue.port, element)
@@ -262,17 +300,19 @@ class Subtask:
             case RoundEnd():
                 self._end_round(queue, element.round)
 
-    def _take_from(self, queue: InputQueue) -> Element:
-        if self._slices is not None and type(queue) is InboundQueue:
-            return queue.take_slice(self._slices.rows)
-        return queue.take()
+    @property
+    def _most_rows(self) -> int:
+        """How much is taken in hand at a time. The rest of a batch stays in front of its queue, before any barrier."""
+        return self._timed.rows if self._slices is None else min(self._timed.rows, self._slices.rows)
 
     def _process(self, port: int, batch: pa.RecordBatch) -> None:
         self.has_worked = True
         self.activity.rows_in += batch.num_rows
         self.activity.bytes_in += batch.nbytes
         rows, size = self.router.rows_out, self.router.bytes_out
+        started = time.perf_counter()
         self.chain.head.process(port, batch)
+        self._timed.took(batch.num_rows, time.perf_counter() - started)
         if self._slices is not None:
             self._slices.adapt(batch.num_rows, self.router.rows_out - rows, self.router.bytes_out - size)
 
@@ -292,7 +332,10 @@ class Subtask:
         self._open_queues.remove(queue)
         self._next = 0
         self._advance(self._watermarks.end(queue.channel))
-        self._act(self._alignment.end(queue.channel, time.time()))
+        self._then(lambda: self._channel_ended(queue.channel))
+
+    def _channel_ended(self, channel: ChannelId) -> None:
+        self._act(self._alignment.end(channel, time.time()))
         self.look_whether_inputs_ended()
 
     def look_whether_inputs_ended(self) -> None:
@@ -360,7 +403,7 @@ class Subtask:
     # For the driver, which finds out by counting whether a loop is at rest.
 
     def loop_counts(self) -> LoopCounts:
-        quiet = self.ended or (not self._is_source and not self._outside_is_open() and not self.chain.has_timers)
+        quiet = self.ended or (not self._is_source and not self._outside_is_open() and self._chain_is_quiet)
         over = self.ended or self._watermarks.current == MAX_WATERMARK
         return LoopCounts(
             self.router.rows_sent_inside,
@@ -369,6 +412,10 @@ class Subtask:
             round_over=None if self._round_ends is None or self.ended else self._round_ends.over,
             time_is_over=over,
         )
+
+    @property
+    def _chain_is_quiet(self) -> bool:
+        return not self.chain.has_timers and not self.chain.unfinished
 
     def _rows_received_inside(self) -> int:
         return sum(queue.rows_taken for queue in self._pipelined)

@@ -8,7 +8,7 @@ from typing import Any
 from snapshot_engine.state.descriptors import ListState, MapState, ReducingState, ValueState
 from snapshot_engine.state.record_keys import Key
 from snapshot_engine.state.record_state import RecordState
-from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, unchanging
+from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, detached, unchanging
 from snapshot_engine.state.state_types import ListCodec, MapCodec, codec_of
 
 
@@ -75,8 +75,9 @@ class StoredValue(_Cell):
         self._default = default
 
     def value(self) -> Any:
+        """The default is each key's own: what a user does to it in place is no other key's default."""
         value = self._read()
-        return self._default if value is MISSING else value
+        return detached(self._default) if value is MISSING else value
 
     def update(self, value: Any) -> None:
         self._table.put(FLAT, self._current.key, value)

@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class ValueState(Generic[T]):
-    """One value per key. `default` is what a key has that was never written; it must not be mutated."""
+    """One value per key. `default` is what a key has that was never written: each key a copy of its own."""
 
     name: str
     type: Any = None

@@ -18,6 +18,23 @@ Key = Any
 
 KeyGroups = npt.NDArray[np.int64]
 
+NAN = float("nan")
+"""Not a number as a key: always this very object, since no other one is found again in a dictionary."""
+
+
+def holds_floats(type_: pa.DataType) -> bool:
+    """Whether values of this type may be, or hold, a NaN."""
+    if pa.types.is_nested(type_):
+        return any(holds_floats(type_.field(number).type) for number in range(type_.num_fields))
+    return bool(pa.types.is_floating(type_))
+
+
+def with_one_nan(value: Any) -> Any:
+    """The same value, in which every NaN is `NAN`."""
+    if isinstance(value, tuple):
+        return tuple(map(with_one_nan, value))
+    return NAN if value != value else value
+
 
 def key_groups_of(batch: pa.RecordBatch, key_columns: Sequence[str], key_groups: int) -> KeyGroups:
     """The key group of every row, exactly as rows are routed by it."""
@@ -30,6 +47,7 @@ class RecordKeys:
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self.types = [plain_type(type_) for type_ in types]
         self._names = [str(number) for number in range(len(self.types))]
+        self._floats = [position for position, type_ in enumerate(self.types) if holds_floats(type_)]
 
     def described(self) -> list[str]:
         """The types of the key, as they are kept in checkpoints."""
@@ -49,6 +67,13 @@ class RecordKeys:
         columns: Sequence[Sequence[Any]] = [keys] if len(self.types) == 1 else list(zip(*keys, strict=True))
         return [pa.array(column, type_) for column, type_ in zip(columns, self.types, strict=True)]
 
+    def joined(self, columns: Sequence[Sequence[Any]]) -> list[Key]:
+        """Of the columns' values, which are hashable, the keys: all that are the same key are equal."""
+        columns = list(columns)
+        for position in self._floats:
+            columns[position] = list(map(with_one_nan, columns[position]))
+        return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
+
     def encode(self, keys: Sequence[Key]) -> bytes:
         """Many keys as bytes; column by column, because tuples are dear to pack."""
         if len(self.types) == 1:
@@ -56,5 +81,5 @@ class RecordKeys:
         return pack([list(column) for column in zip(*keys, strict=True)])
 
     def decode(self, data: bytes) -> list[Key]:
-        keys: list[Any] = unpack(data)
-        return keys if len(self.types) == 1 else list(zip(*keys, strict=True))
+        values: list[Any] = unpack(data)
+        return self.joined([values] if len(self.types) == 1 else values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from snapshot_engine.protocol.elements import MAX_WATERMARK
 from snapshot_engine.state.cells import CurrentKey
 from snapshot_engine.state.record_keys import Key
 from snapshot_engine.state.record_state import KEYS_ONLY, RecordState
@@ -18,6 +19,10 @@ class TimerQueue:
         self._times = list(self._table.spaces)
         heapq.heapify(self._times)
 
+        self._generation: dict[tuple[int, Key], int] | None = None
+        """While time ends: of timers that were set since, how many firings led to them, one by another."""
+        self._firing = 0
+
     def __len__(self) -> int:
         return len(self._table)
 
@@ -28,6 +33,8 @@ class TimerQueue:
             heapq.heappush(self._times, timestamp)
         elif key in keys:
             return
+        if self._generation is not None:
+            self._generation[timestamp, key] = self._firing + 1
         self._table.writable(timestamp)[key] = None
         self._table.touch(timestamp, key)
 
@@ -47,6 +54,19 @@ class TimerQueue:
         while (timestamp := self.next_time()) is not None and timestamp <= until:
             for key in list(self._table.drop(timestamp)):
                 yield timestamp, key
+
+    def due_at_the_end(self) -> Iterator[tuple[int, Key]]:
+        """Take out all, in order, for time itself is over; those that are set meanwhile are taken in their turn.
+
+        But what such a timer sets in turn is dropped: who always sets the next one would never come to an end. The
+        first is not, since it may be one that was only moved on.
+        """
+        self._generation = {}
+        for timestamp, key in self.due(MAX_WATERMARK):
+            self._firing = self._generation.pop((timestamp, key), 0)
+            if self._firing <= 1:
+                yield timestamp, key
+        self._generation = None
 
 
 class KeyTimers:

@@ -33,6 +33,8 @@ CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
 
 GIB = 2**30
 
+MIN_HEARTBEAT_TIMEOUT = 1.0
+
 
 def _can_be_merged(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
     misshapen = find_misshapen(template)
@@ -224,6 +226,9 @@ class RecoverySpec(StrictModel):
     window: PositiveDuration = 600.0
     """Driver restarts older than this no longer count. A region's restarts count until it has run for this long
     without a failure."""
+    heartbeat_timeout: PositiveDuration = 5.0
+    """A slot that says nothing for this long is taken for hung and restarted: longer than any single call of a function
+    of the pipeline takes, 1s at least."""
     objective: PositiveDuration = 10.0
     """How long a recovery may take; slower ones raise an alert."""
     progress_window: PositiveDuration = 600.0
@@ -234,6 +239,13 @@ class RecoverySpec(StrictModel):
     allow_older_checkpoint: bool = False
     """Consent to fall back to an older checkpoint when the latest is unreadable: output since then is written
     again."""
+
+    @field_validator("heartbeat_timeout")
+    @classmethod
+    def _leaves_time_for_heartbeats(cls, seconds: float) -> float:
+        if seconds < MIN_HEARTBEAT_TIMEOUT:
+            raise ValueError(f"must be at least {MIN_HEARTBEAT_TIMEOUT:g}s: slots say that they are alive every 500ms")
+        return seconds
 
 
 class DriverSpec(StrictModel):

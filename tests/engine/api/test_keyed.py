@@ -147,6 +147,13 @@ def test_timers_are_not_deterministic(env, orders, refused):
     assert "'process WatchWithTimer' at" in problem and "it sets timers" in problem
 
 
+def test_output_for_each_batch_is_not_deterministic(env, orders, refused):
+    """The same rows come in other batches when they take another time."""
+    env.parallelism = 1
+    stream = orders.parallelism(1).key_by("city").aggregate(n=Count()).uid("totals").parallelism(1)
+    assert "batches are cut differently each time" in refused(stream.deterministic())
+
+
 def test_a_function_without_timers_may_be(env, orders, planned):
     env.parallelism = 1
     one = orders.parallelism(1).key_by("city").process(Watch()).uid("w").parallelism(1).deterministic()

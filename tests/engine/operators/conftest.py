@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +106,7 @@ class Bench:
         rescaled: bool = False,
         incremental: bool = False,
         key_groups: int = 128,
+        portion_seconds: float = math.inf,
     ) -> Collected:
         collected = Collected(output)
         operator.output = collected
@@ -122,6 +124,7 @@ class Bench:
                 clock=lambda: self.now,
                 incremental=incremental,
                 origin=self.origin,
+                portion_seconds=portion_seconds,
             )
         )
         return collected

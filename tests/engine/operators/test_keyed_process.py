@@ -16,7 +16,7 @@ from snapshot_engine.operators.functions import BatchKeyedProcessFunction, Keyed
 from snapshot_engine.operators.keyed_process import BatchKeyedProcessOperator, KeyedProcessOperator
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
-from snapshot_engine.protocol.elements import MIN_WATERMARK
+from snapshot_engine.protocol.elements import MAX_WATERMARK, MIN_WATERMARK
 from snapshot_engine.state.changed_state import RecordStateChanged
 from snapshot_engine.state.descriptors import ListState, MapState, ValueState
 from snapshot_engine.state.packing import pack
@@ -343,3 +343,102 @@ def test_an_exception_in_a_batch_function_shows_the_key(bench: Any) -> None:
     operator, _ = opened_batches(bench, Broken())
     with pytest.raises(UserFunctionError, match="for key 'ann' and 2 rows"):
         operator.process(0, rows(("ann", 1, 1), ("ann", 1, 1)))
+
+
+class Ring(KeyedProcessFunction):
+    """Fires for every record at the same time, and says when it was."""
+
+    def process(self, record: Any, context: Any) -> Iterator[Any]:
+        context.timers.register_event_time(50)
+        context.timers.register_processing_time(2_000_000)
+        yield "record", context.current_watermark
+
+    def on_timer(self, timestamp: int, context: Any) -> Iterator[Any]:
+        yield context.current_key, context.time_domain, context.current_watermark
+
+
+def test_many_timers_fire_in_portions_and_the_watermark_goes_on_behind_them(bench: Any) -> None:
+    operator, out = opened(bench, Ring(), portion_seconds=0.0)
+    operator.process(0, rows(("ann", 1, 0), ("bob", 5, 3), ("cid", 2, 4)))
+    operator.on_watermark(60)
+    rung = [("ann", "event", 60), ("bob", "event", 60), ("cid", "event", 60)]
+    for done in (1, 2, 3):
+        assert operator.unfinished
+        assert (out.records()[3:], out.watermarks) == (rung[:done], [])
+        operator.go_on()
+    assert not operator.unfinished
+    assert (out.records()[3:], out.watermarks) == (rung, [60])
+
+
+def test_what_time_brings_next_waits_until_the_portions_are_done(bench: Any) -> None:
+    operator, out = opened(bench, Ring(), portion_seconds=0.0)
+    operator.process(0, rows(("ann", 1, 0), ("bob", 5, 3)))
+    operator.on_watermark(60)
+    operator.on_watermark(70)
+    while operator.unfinished:
+        operator.go_on()
+    assert out.records()[2:] == [("ann", "event", 60), ("bob", "event", 60)]
+    assert out.watermarks == [60, 70]
+
+
+def test_timers_of_the_clock_fire_in_portions_as_well(bench: Any) -> None:
+    operator, out = opened(bench, Ring(), portion_seconds=0.0)
+    operator.process(0, rows(("ann", 1, 0), ("bob", 5, 3)))
+    operator.on_deadline(2_000_000)
+    assert operator.unfinished
+    while operator.unfinished:
+        operator.go_on()
+    assert [record[:2] for record in out.records()[2:]] == [("ann", "processing"), ("bob", "processing")]
+
+
+def test_a_record_that_comes_all_the_same_finds_the_portions_done(bench: Any) -> None:
+    operator, out = opened(bench, Ring(), portion_seconds=0.0)
+    operator.process(0, rows(("ann", 1, 0), ("bob", 5, 3)))
+    operator.on_watermark(60)
+    operator.process(0, rows(("ann", 1, 61)))
+    assert out.events == ["data", "data", "data", 60, "data"]
+
+
+class Periodic(KeyedProcessFunction):
+    def process(self, record: Any, context: Any) -> None:
+        context.timers.register_event_time(record.at)
+
+    def on_timer(self, timestamp: int, context: Any) -> Iterator[Any]:
+        context.timers.register_event_time(timestamp + 10)
+        yield context.current_key, timestamp
+
+
+def test_a_periodic_timer_comes_to_an_end_with_time_itself(bench: Any) -> None:
+    operator, out = opened(bench, Periodic())
+    operator.process(0, rows(("ann", 1, 0), ("bob", 1, 15)))
+    operator.on_watermark(25)
+    assert out.records() == [("ann", 0), ("ann", 10), ("bob", 15), ("ann", 20), ("bob", 25)]
+    operator.on_watermark(MAX_WATERMARK)
+    assert out.records()[5:] == [("ann", 30), ("bob", 35), ("ann", 40), ("bob", 45)]
+    assert out.watermarks == [25, MAX_WATERMARK]
+
+
+class Silence(KeyedProcessFunction):
+    """Moves its timer on only when it fires, as one does who sets few of them."""
+
+    def open(self, context: Any) -> None:
+        self.latest = context.state(ValueState("latest", int))
+
+    def process(self, record: Any, context: Any) -> None:
+        if self.latest.value() is None:
+            context.timers.register_event_time(record.at + 10)
+        self.latest.update(record.at)
+
+    def on_timer(self, timestamp: int, context: Any) -> Iterator[Any]:
+        if self.latest.value() + 10 > timestamp:
+            context.timers.register_event_time(self.latest.value() + 10)
+        else:
+            yield context.current_key, timestamp
+            self.latest.clear()
+
+
+def test_a_timer_that_is_moved_on_at_the_end_of_time_still_fires_in_order(bench: Any) -> None:
+    operator, out = opened(bench, Silence())
+    operator.process(0, rows(("ann", 1, 0), ("ann", 1, 7), ("bob", 1, 9)))
+    operator.on_watermark(MAX_WATERMARK)
+    assert out.records() == [("ann", 17), ("bob", 19)]

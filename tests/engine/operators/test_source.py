@@ -96,11 +96,11 @@ class Reading:
         assert set(batch.column("split").to_pylist()) == {self.origin.split}
         self.rows += [(row["split"], row["n"]) for row in batch.to_pylist()]
 
-    def poll(self, times: int = 1) -> list[tuple[str, int]]:
+    def poll(self, times: int = 1, most_rows: int = 100) -> list[tuple[str, int]]:
         """What is read by so many polls."""
         before = len(self.rows)
         for _ in range(times):
-            self.operator.poll()
+            self.operator.poll(most_rows)
         return self.rows[before:]
 
     def to_end(self) -> list[tuple[str, int]]:
@@ -122,6 +122,30 @@ def test_splits_are_read_in_turn_one_batch_per_poll() -> None:
     reading = Reading(ListSource(_numbers(a=3, b=3)))
     assert [reading.poll() for _ in range(4)] == [[("a", 0), ("a", 1)], [("b", 0), ("b", 1)], [("a", 2)], [("b", 2)]]
     assert reading.to_end() == []
+
+
+def test_a_batch_that_is_read_in_parts_is_one_turn_of_its_split() -> None:
+    reading = Reading(ListSource(_numbers(a=5, b=3)), batch_rows=3)
+    parts = [(reading.poll(most_rows=2), reading.origin.more_of_batch) for _ in range(5)]
+    assert parts == [
+        ([("a", 0), ("a", 1)], True),
+        ([("a", 2)], False),
+        ([("b", 0), ("b", 1)], True),
+        ([("b", 2)], False),
+        ([("a", 3), ("a", 4)], True),
+    ]
+    assert reading.operator.rows_read == 8
+    assert reading.snapshot().meta["splits"]["a"] == {"position": 5, "ended": False}
+    assert reading.to_end() == []
+    assert not reading.origin.more_of_batch
+
+
+def test_a_split_that_has_no_more_of_a_batch_waits_for_its_next_turn() -> None:
+    reading = Reading(ListSource({"a": [0, None, 1], "b": [7]}), batch_rows=3)
+    assert reading.poll(most_rows=1) == [("a", 0)]
+    assert reading.origin.more_of_batch
+    assert reading.poll(most_rows=1) == [("b", 7)]
+    assert reading.poll(most_rows=1) == [("a", 1)]
 
 
 def test_a_sequential_source_reads_one_split_after_the_other_and_opens_it_only_then() -> None:

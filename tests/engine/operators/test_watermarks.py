@@ -37,6 +37,29 @@ def test_the_watermark_follows_the_greatest_time_by_the_delay_after_the_batch(be
     assert out.events == ["data", 24, "data", "data", 25]
 
 
+def test_a_batch_that_is_read_in_parts_has_its_watermark_behind_the_last(bench: Any) -> None:
+    operator = by_column()
+    out = bench.open(operator)
+    bench.origin.more_of_batch = True
+    operator.process(0, times(30))
+    operator.process(0, times(20))
+    assert (out.watermarks, operator.next_deadline()) == ([], None)
+    bench.origin.more_of_batch = False
+    operator.process(0, times(10))
+    assert out.events == ["data", "data", "data", 29]
+
+
+def test_a_batch_whose_rest_does_not_come_has_its_watermark_at_once(bench: Any) -> None:
+    operator = by_column()
+    out = bench.open(operator)
+    bench.origin.more_of_batch = True
+    operator.process(0, times(30))
+    bench.origin.more_of_batch = False
+    assert operator.next_deadline() == bench.now
+    operator.on_deadline(bench.now)
+    assert (out.watermarks, operator.next_deadline()) == ([29], None)
+
+
 def test_it_is_the_smallest_over_the_splits_being_read(bench: Any) -> None:
     bench.origin.reading |= {"a", "b"}
     operator = by_column()

@@ -157,6 +157,31 @@ def test_storage_that_gives_out_no_ids_aborts_checkpoints_until_it_does(
     assert numbers_in(sink) == list(range(COUNT))
 
 
+def test_a_job_that_is_stopped_while_storage_gives_out_no_ids_stops_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = CollectSink(tmp_path / "out")
+
+    def refuse() -> int:
+        raise NoIdsLeft("the disk is full")
+
+    async def stop(job: RunningJob) -> None:
+        await completed(job, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(job.master._store, "next_checkpoint_id", refuse)
+            failed = job.board.status.checkpoint.failed
+            job.master.stop()
+            while job.board.status.checkpoint.failed < failed + 2:
+                await asyncio.sleep(0.02)
+
+    result = run_pipeline(
+        pipeline_into(sink, rate=500.0), storage=tmp_path / "ck", interval=600.0, meanwhile=_asking_first(stop)
+    )
+    assert result.outcome is Outcome.STOPPED
+    assert "stopped after checkpoint" in result.message
+    assert not result.cut_short
+
+
 @pytest.mark.parametrize("interval", [None, 0.01])
 def test_slots_that_have_nothing_to_read_hold_nothing_up(tmp_path: Path, interval: float | None) -> None:
     """One file for three sources: two have ended before the job runs, and say so to barriers and watermarks alike."""

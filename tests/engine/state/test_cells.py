@@ -66,6 +66,21 @@ def test_a_value_belongs_to_its_key_and_has_a_default() -> None:
     assert cell.value() == 7
 
 
+def test_what_is_done_to_a_default_in_place_is_done_for_one_key_only() -> None:
+    store = Store()
+    cell = store.cell(ValueState("seen", list, default=[[]]))
+    store.at("a")
+    cell.value()[0].append(1)
+    assert cell.value() == [[]]
+    changed = cell.value()
+    changed[0].append(2)
+    cell.update(changed)
+    store.at("b")
+    assert cell.value() == [[]]
+    store.at("a")
+    assert cell.value() == [[2]]
+
+
 def test_a_list_is_appended_to_and_never_handed_out_itself() -> None:
     store = Store()
     cell = store.cell(ListState("l"))

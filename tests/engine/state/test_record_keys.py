@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +62,29 @@ def test_key_groups_are_in_range(keys: list[int | None], key_groups: int) -> Non
     groups = RecordKeys([pa.int64()]).groups(keys, key_groups)
     assert len(groups) == len(keys)
     assert np.all((groups >= 0) & (groups < key_groups))
+
+
+NANS = [math.nan, float("nan"), -math.nan]
+FLOAT_KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "double": (pa.float64(), NANS),
+    "half": (pa.float16(), [np.float16(value) for value in NANS]),
+    "list": (pa.list_(pa.float32()), [[1.0, value] for value in NANS]),
+    "struct": (pa.struct([("x", pa.float64())]), [{"x": value} for value in NANS]),
+    "map": (pa.map_(pa.string(), pa.float64()), [[("x", value)] for value in NANS]),
+}
+
+
+@pytest.mark.parametrize("columns", [*[(name,) for name in FLOAT_KEYS], ("double", "list")], ids=str)
+def test_not_a_number_is_one_key_also_after_a_restore(columns: tuple[str, ...]) -> None:
+    schema = pa.schema([(name, type_) for name, (type_, _) in FLOAT_KEYS.items()])
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, type_) for type_, values in FLOAT_KEYS.values()], schema=schema
+    )
+    reader = KeyReader(columns, StreamType(schema))
+    keys = reader.of_batch(batch)
+    restored = reader.keys.decode(reader.keys.encode(keys))
+    later = reader.of(batch, to_records(batch, StreamType(schema)))
+    assert len({*keys, *restored, *later}) == 1
 
 
 def test_a_key_function_s_key_is_seen_unpacked() -> None:

@@ -67,6 +67,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ),
         ("checkpoint: {storage: {}}", "spec.checkpoint.storage: give exactly one of uri and pvc"),
         (
+            "recovery: {heartbeatTimeout: 100ms}",
+            "spec.recovery.heartbeatTimeout: must be at least 1s: slots say that they are alive every 500ms",
+        ),
+        (
             "recovery: {backoff: {initial: 2m, max: 1m}}",
             "spec.recovery.backoff: max must not be shorter than initial",
         ),

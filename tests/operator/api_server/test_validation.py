@@ -44,6 +44,7 @@ STORAGE = {"storage": {"uri": "s3://bucket/orders"}}
         ({"pipeline": {"entrypoint": "a:b", "source": "x"}}, "give exactly one of entrypoint, source and configMap"),
         ({"pipeline": {"entrypoint": "orders"}}, "must be module:function, such as jobs.orders:pipeline"),
         ({"recovery": {"backoff": {"initial": "2m"}}}, "max must not be shorter than initial"),
+        ({"recovery": {"heartbeatTimeout": "100ms"}}, "must be at least 1s"),
         ({"recovery": {"strategy": "Regional"}}, 'supported values: "Region", "All", "Individual"'),
         ({"restoreNonce": 1}, "restoreNonce needs restoreFrom"),
         ({"sparkConf": {"spark.speculation": "true"}}, "holds a setting that the engine owns"),

@@ -36,17 +36,27 @@ class NumberedQueue(InboundQueue):
             self._waiting_rows += take
 
     def take(self) -> Element:
+        return self._take_joined(ENOUGH_ROWS)
+
+    def take_slice(self, rows: int) -> Element:
+        first = self.elements[0]
+        if not isinstance(first, pa.RecordBatch) or first.num_rows <= rows:
+            return self._take_joined(min(rows, ENOUGH_ROWS))
+        self._waiting_rows -= rows
+        return super().take_slice(rows)
+
+    def _take_joined(self, rows: int) -> Element:
         element = super().take()
         if isinstance(element, pa.RecordBatch):
             if self.elements and not self._as_sent:
-                element = self._with_what_follows(element)
+                element = self._with_what_follows(element, rows)
             self._waiting_rows -= element.num_rows
         return element
 
-    def _with_what_follows(self, first: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_what_follows(self, first: pa.RecordBatch, rows: int) -> pa.RecordBatch:
         joining = [
             super(NumberedQueue, self).take()
-            for _ in range(joins_what_is_taken(self.elements, _rows_of, ENOUGH_ROWS - first.num_rows))
+            for _ in range(joins_what_is_taken(self.elements, _rows_of, rows - first.num_rows))
         ]
         watermarks = [element for element in joining if isinstance(element, Watermark)]
         self.elements.extendleft(watermarks[-1:])

@@ -69,8 +69,8 @@ class SegmentQueue:
     ) -> None:
         self.channel = channel
         self.port = port
-        self.elements: deque[tuple[Element | None, int]] = deque()
-        """What can be taken now, each with the number of records it stands for; None at the end of a segment."""
+        self.elements: deque[Element | None] = deque()
+        """What can be taken now, before any is left out; None at the end of a segment."""
         self._streams = deque(streams)
         self._fetch = fetch
         self._own_ended = own_ended
@@ -84,13 +84,27 @@ class SegmentQueue:
 
     def take(self) -> Element | None:
         """The next element; None where there is nothing for the subtask."""
-        element, records = self.elements.popleft()
+        element = self.elements.popleft()
+        if isinstance(element, pa.RecordBatch):
+            return self._read(element)
+        return self._end_segment() if element is None else element
+
+    def take_slice(self, rows: int) -> Element | None:
+        """Like `take`, but at most so many rows of a batch: the rest stays in front."""
+        first = self.elements[0]
+        if not isinstance(first, pa.RecordBatch) or first.num_rows <= rows:
+            return self.take()
+        self.elements[0] = first.slice(rows)
+        return self._read(first.slice(0, rows))
+
+    def _read(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The position counts what is left out as well."""
         stream = self._streams[0]
-        if isinstance(element, EndOfInput):
-            return element
-        if element is not None or records:
-            stream.reader.advance(records)
-            return element
+        stream.reader.advance(batch.num_rows)
+        return stream.keep(batch) if stream.keep else batch
+
+    def _end_segment(self) -> EndOfInput | None:
+        stream = self._streams[0]
         last = stream.reader.finish_segment()
         if last and not stream.inherited:
             return EndOfInput()
@@ -108,7 +122,7 @@ class SegmentQueue:
             return
         if current is None and self._own_ended and not stream.inherited:
             self._own_ended = False
-            self.elements.append((EndOfInput(), 0))
+            self.elements.append(EndOfInput())
         elif current is not None and stream.fetched[current.number].elements is not None:
             self._open(stream, stream.fetched.pop(current.number))
 
@@ -125,14 +139,14 @@ class SegmentQueue:
         for element in fetched.elements:
             if not isinstance(element, pa.RecordBatch):
                 if behind == 0 and not stream.inherited:
-                    self.elements.append((element, 0))
+                    self.elements.append(element)
                 continue
             skipped = min(behind, element.num_rows)
             behind -= skipped
             rest = element.slice(skipped)
             if rest.num_rows:
-                self.elements.append((stream.keep(rest) if stream.keep else rest, rest.num_rows))
-        self.elements.append((None, 0))
+                self.elements.append(rest)
+        self.elements.append(None)
 
 
 class SegmentFetcher:

@@ -52,7 +52,7 @@ class HeadSubtask(Subtask):
 
     def __init__(self, *subtask: Any, loop: Loop, **more: Any) -> None:
         super().__init__(*subtask, **more)
-        self._slices = self._size = SliceSize()
+        self._slices = SliceSize()
         self._loop = loop
         self._queue_bytes = loop.restored_bytes
         self._served_in_a_row = 0
@@ -67,6 +67,9 @@ class HeadSubtask(Subtask):
         if not self.router.has_room():
             self.activity.wait(Waiting.FOR_ROOM)
             return received
+        if self.chain.unfinished:
+            self._go_on()
+            return True
         started = time.perf_counter()
         if self._work():
             self.activity.go_on()
@@ -103,7 +106,7 @@ class HeadSubtask(Subtask):
         """As much as makes a slice: what came back in crumbs goes on in one piece, or the loop would only make more."""
         batches: list[pa.RecordBatch] = []
         rows = size = 0
-        while rows < self._size.rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
+        while rows < self._most_rows and size < MOST_BYTES and (taken := self._loop.log.take()) is not None:
             held = cast(HeldRecords, taken[1])
             batches.append(held.batch())
             rows, size = rows + held.rows, size + held.size
@@ -121,7 +124,7 @@ class HeadSubtask(Subtask):
     def _arrived(self, channel: ChannelId, element: Any) -> None:
         loop = self._loop
         if isinstance(element, pa.RecordBatch):
-            for held in loop.store.hold(element, self._size.rows):
+            for held in loop.store.hold(element, self._most_rows):
                 self._queue_bytes += held.size
                 loop.log.arrived(channel, held)
             return
@@ -168,9 +171,9 @@ class HeadSubtask(Subtask):
         self._loop.snapshots.pop(checkpoint, None)
         super().abort(checkpoint)
 
-    def trigger(self, barrier: Barrier, stop: bool) -> None:
+    def _trigger(self, barrier: Barrier, stop: bool) -> None:
         if not self._loop.said_end:  # no barrier follows the end
-            super().trigger(barrier, stop)
+            super()._trigger(barrier, stop)
 
     # The end, and rounds: counted by the driver.
 
@@ -220,7 +223,7 @@ class HeadSubtask(Subtask):
         return LoopCounts(
             self.router.rows_sent_inside,
             received,
-            log.quiet and not self._outside_is_open() and not self.chain.has_timers,
+            log.quiet and not self._outside_is_open() and self._chain_is_quiet,
             log.waiting if log.rounds else 0,
             log.round if log.rounds else None,
             log.round_over,

@@ -210,7 +210,7 @@ def test_after_a_restart_rows_at_a_committed_edge_do_not_wait_for_the_next_inter
         interval=600.0,
         meanwhile=kill_between_two_checkpoints,
     )
-    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+    assert (result.outcome, result.message, result.cut_short) == (Outcome.STOPPED, "as wanted", True)
 
 
 def deterministic_producer(exchange: str, sink: object):

@@ -75,3 +75,19 @@ def test_what_was_seen_before_is_left_out_and_what_is_missing_is_an_error() -> N
     assert taken(queue) == [[3, 4]]
     with pytest.raises(GapError):
         queue.receive(rows(9), 9)
+
+
+def test_a_slice_counts_as_processed_and_the_rest_stays_in_front() -> None:
+    queue = filled(rows(0, 1, 2, 3, 4), Barrier(3, 0.0))
+    assert queue.take_slice(2)["n"].to_pylist() == [0, 1]
+    assert queue.position(3) == 2
+    assert queue.take_slice(2)["n"].to_pylist() == [2, 3]
+    assert queue.take_slice(2)["n"].to_pylist() == [4]
+    assert queue.take_slice(2) == Barrier(3, 0.0)
+    assert (queue.position(3), queue.bytes, queue.rows_taken) == (5, 0, 5)
+
+
+def test_no_more_is_put_together_than_the_slice_may_have() -> None:
+    queue = filled(rows(0), rows(1), rows(2), rows(3))
+    assert queue.take_slice(2)["n"].to_pylist() == [0, 1]
+    assert queue.take_slice(9)["n"].to_pylist() == [2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from snapshot_engine.protocol.committed_exchange import SegmentPosition, SegmentReader, SegmentWriter
@@ -131,6 +132,20 @@ def test_the_position_counts_what_was_taken_and_not_what_was_fetched(storage: St
     queue.publish(storage.sealed(writing))
     queue.take()
     assert queue.positions() == [StreamPosition(STREAM, SegmentPosition(0, 2))]
+
+
+def test_the_position_counts_slices_and_what_is_left_out_of_them(storage: Storage) -> None:
+    writing = outbound()
+    writing.send(batch(1, 2, 3, 4, 5))
+    writing.seal(1)
+    queue = reading(storage, keep=lambda rows: rows.filter(pc.equal(rows.column(0), 4)) or None)
+    queue.publish(storage.sealed(writing))
+    assert queue.take_slice(2) is None
+    assert queue.positions() == [StreamPosition(STREAM, SegmentPosition(0, 2))]
+    assert flat([queue.take_slice(2)]) == [4]
+    assert queue.positions() == [StreamPosition(STREAM, SegmentPosition(0, 4))]
+    assert drain(queue) == []
+    assert queue.positions() == [StreamPosition(STREAM, SegmentPosition(1, 0))]
 
 
 def test_what_an_aborted_checkpoint_had_sealed_is_named_by_the_next(storage: Storage) -> None:
