@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +47,8 @@ class LineFormat:
     """How a block of whole lines becomes rows."""
 
     quote: str | None = None
-    """Between two of these, a newline does not end a row."""
+    """A field that begins with it is quoted: a newline in it does not end the row."""
+    delimiter: str = ""
 
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
         raise NotImplementedError
@@ -140,18 +142,33 @@ class LineReader:
             self._before = self._last_taken()
             self._buffer = self._buffer[self._taken :] + chunk
             self._taken = 0
-            self._ends = _row_ends(self._buffer, self._format.quote)
+            self._ends = _row_ends(self._buffer, self._format)
         return bool(chunk)
 
 
-def _row_ends(buffer: bytes, quote: str | None) -> npt.NDArray[np.int64]:
+def _row_ends(buffer: bytes, format: LineFormat) -> npt.NDArray[np.int64]:
     """The positions behind all newlines that end a row; the buffer begins with a row."""
     signs = np.frombuffer(buffer, np.uint8)
     newlines = np.flatnonzero(signs == ord("\n"))
-    if quote is not None:
-        quotes = np.flatnonzero(signs == ord(quote))
+    if format.quote:
+        quotes = _quotes(buffer, signs, format.quote, format.delimiter)
         newlines = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
     return newlines + 1
+
+
+def _quotes(buffer: bytes, signs: npt.NDArray[np.uint8], quote: str, delimiter: str) -> npt.NDArray[np.int64]:
+    """Where quoted text begins and ends, in turn. One that lies inside a field that is not quoted counts for nothing;
+    such a buffer is gone through field by field, which takes longer.
+    """
+    quotes = np.flatnonzero(signs == ord(quote))
+    opening = quotes[::2]
+    before = signs[opening[opening > 0] - 1]
+    if np.isin(before, [ord(delimiter), ord("\n"), ord(quote)]).all():
+        return quotes
+    sign, between = re.escape(quote.encode()), re.escape(delimiter.encode())
+    quoted = re.compile(rb"(?:(?<=[\n" + between + rb"])|\A)" + sign + rb"(?:[^" + sign + rb"]|" + sign * 2 + rb")*+")
+    spans = [match.span() for match in quoted.finditer(buffer)]
+    return np.array([place for span in spans for place in span], np.int64)
 
 
 class JsonLinesSource(FileSource):
@@ -210,6 +227,7 @@ class _Csv(LineFormat):
         self._names = list(names)
         self._options = pa.csv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
         self.quote = quote
+        self.delimiter = delimiter
 
     def parse(self, block: bytes, schema: pa.Schema) -> pa.Table:
         table = pa.csv.read_csv(

@@ -45,7 +45,8 @@ class _Split:
 
 
 class SourceReaderOperator(SourceOperator):
-    """Reads its splits in turn, a batch of each; or, where the source is `sequential`, one after the other.
+    """Reads its splits in turn, a batch of each; or, where the source is `sequential`, one after the other (but those in
+    turn that were begun by several subtasks).
 
     A batch may be read in several polls, when its rows are slow to process. That changes neither the order of rows nor
     what the watermark behind them is.
@@ -59,6 +60,9 @@ class SourceReaderOperator(SourceOperator):
         self.batch_rows = batch_rows or wanted
         self._splits: list[_Split] = []
         self._open: deque[_Split] = deque()
+        """Those that are read, in turn."""
+        self._waiting: deque[_Split] = deque()
+        """Those that are begun when all open ones have ended."""
         self._rest_of_batch = 0
         """Rows that are still to be read from the first split before it is the next one's turn."""
         self._sequential = bool(getattr(source, "sequential", False))
@@ -73,14 +77,18 @@ class SourceReaderOperator(SourceOperator):
         restored = [state.meta for state in iterate_states(context.restored, KIND)]
         self._splits = self._restored_splits(restored) if restored else self._listed_splits()
         self._origin.ended.update(split.name for split in self._splits if split.ended)
-        self._open = deque(split for split in self._splits if not split.ended)
-        # All at once, so that a watermark waits for every one of them; of splits that are read one after the
-        # other it can only know the first.
-        for split in list(self._open)[: 1 if self._sequential else None]:
+        for split in self._splits:
+            if not split.ended:
+                waits = self._sequential and split.position is None
+                (self._waiting if waits else self._open).append(split)
+        self._open_next()
+        # All at once, so that a watermark waits for every one of them; of splits that are read one after the other it
+        # can only know those that are begun. After a change of parallelism these may be several.
+        for split in self._open:
             self._start(split)
 
     def poll(self, most_rows: int = MOST_ROWS) -> SourceStatus:
-        for _ in range(len(self._open)):
+        for _ in range(len(self._open) + len(self._waiting)):
             split = self._open[0]
             whole = self._rest_of_batch or self.batch_rows
             asked = min(whole, most_rows)
@@ -94,7 +102,7 @@ class SourceReaderOperator(SourceOperator):
                 raise
             rows = 0 if batch is None else batch.num_rows
             self._count(rows, whole - rows if rows == asked else 0)
-            if not self._sequential and not self._rest_of_batch:
+            if not self._rest_of_batch:
                 self._open.rotate(-1)
             if rows:
                 assert batch is not None
@@ -113,7 +121,7 @@ class SourceReaderOperator(SourceOperator):
 
     def lag(self) -> int | None:
         """Rows that wait to be read, over all open splits; None if one of them cannot tell."""
-        lags = [split.reader.lag() if split.reader else None for split in self._open]
+        lags = [split.reader.lag() if split.reader else None for split in (*self._open, *self._waiting)]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if len(known) == len(lags) else None
 
@@ -145,6 +153,10 @@ class SourceReaderOperator(SourceOperator):
             raise ValueError(f"{self.source!r} names a split twice: {names}")
         return [_Split(name) for name in names[subtask::parallelism]]
 
+    def _open_next(self) -> None:
+        if not self._open and self._waiting:
+            self._open.append(self._waiting.popleft())
+
     def _start(self, split: _Split) -> Reader:
         split.reader = self.source.open(split.name, split.position)
         self._origin.reading.add(split.name)
@@ -161,6 +173,7 @@ class SourceReaderOperator(SourceOperator):
         split.reader = None
         split.ended = True
         self._open.popleft()
+        self._open_next()
         self._origin.reading.discard(split.name)
         self._origin.ended.add(split.name)
 

@@ -255,7 +255,9 @@ class Checkpointing:
 
     def sweep(self) -> None:
         """Delete what crashes and earlier drivers left behind in storage."""
-        self._in_background(lambda: self._store.sweep(pending=self.coordinator.pending))
+        # Looked up here: the coordinator belongs to this thread. What is begun later is too young to be swept.
+        pending, references = self.coordinator.pending, self._pending_references()
+        self._in_background(lambda: self._store.sweep(pending=pending, references=references))
 
     def _in_background(self, work: Callable[[], Any]) -> None:
         """Cleaning: what fails is an orphan, and swept later."""

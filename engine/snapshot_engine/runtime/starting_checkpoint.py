@@ -8,7 +8,7 @@ import logging
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import Retained
-from snapshot_engine.storage.errors import CorruptCheckpoint
+from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import PieceReader
 
@@ -51,10 +51,13 @@ def _verified(manifest: Manifest, reader: PieceReader) -> Manifest:
 
 
 def readable_manifests(store: CheckpointStore) -> list[Manifest]:
-    """Of all retained checkpoints and savepoints that can be read: what they name must not be swept."""
+    """Of all retained checkpoints and savepoints that can be read: what they name must not be swept.
+
+    A user may delete a savepoint at any time, also between its being listed and being read.
+    """
     manifests = []
     every: list[Retained | str] = [*store.list(), *store.savepoints()]
     for which in every:
-        with contextlib.suppress(CorruptCheckpoint):
+        with contextlib.suppress(CorruptCheckpoint, NoSuchCheckpoint):
             manifests.append(store.load(which))
     return manifests

@@ -188,6 +188,15 @@ def test_csv_columns_are_found_by_their_header(tmp_path: Path, reading: Any) -> 
     assert reading.source(source) == [{"n": 1, "city": "Oslo"}, {"n": None, "city": None}]
 
 
+def test_a_quote_inside_a_field_is_a_sign_as_others(tmp_path: Path, reading: Any) -> None:
+    rows = ['1,5" disk', '2,"a\nb"', '3,"5"" disk\nand ""more"""', "4,plain", '5,"\n6"', '6,a "b"\t', "7,", '8,""']
+    _lines(tmp_path, "a.csv", "n,city", *rows)
+    source = CsvSource(tmp_path, SCHEMA)
+    names = ['5" disk', "a\nb", '5" disk\nand "more"', "plain", "\n6", 'a "b"\t', None, ""]
+    assert [row["city"] for row in reading.source(source, 2)] == names
+    reading.every_position(source, source.splits(1)[0], 2)
+
+
 @pytest.mark.parametrize("schema", [pa.schema({"country": pa.string(), "n": pa.float64()}), None])
 def test_only_an_empty_csv_field_is_no_value(tmp_path: Path, reading: Any, schema: pa.Schema | None) -> None:
     names = ["NA", "null", "NaN", "N/A", "", "DE"]

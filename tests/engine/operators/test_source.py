@@ -218,6 +218,21 @@ def test_rescaling_loses_and_doubles_nothing(before: int, after: int, sequential
     assert sorted(seen) == sorted((name, n) for name, rows in splits.items() for n in rows)
 
 
+def test_splits_that_were_begun_apart_are_read_in_turn_when_one_subtask_has_them_all() -> None:
+    """Else the watermark of the first would make the rest of the others late."""
+    splits = _numbers(a=6, b=6, c=2, d=2)
+    old = [Reading(ListSource(splits, sequential=True), subtask, 2) for subtask in range(2)]
+    for reading in old:
+        reading.poll()
+    source = ListSource(splits, sequential=True)
+    new = Reading(source, 0, 1, [reading.snapshot() for reading in old])
+    assert source.opened == [("a", 2), ("b", 2)]
+    assert new.origin.reading == {"a", "b"}
+    assert [new.poll()[0][0] for _ in range(4)] == ["a", "b", "a", "b"]
+    assert new.operator.lag() is None  # of those that are not begun nobody knows
+    assert [split for split, _ in new.to_end()] == ["c", "c", "d", "d"]
+
+
 def test_a_subtask_without_splits_stays_without_after_a_restore() -> None:
     splits = _numbers(a=3)
     states = [Reading(ListSource(splits), subtask, 2).snapshot() for subtask in range(2)]
