@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_engine.graph import loop_checks, pipeline_checks, region_checks
+from snapshot_engine.graph.blocking_checks import check_blocking_results
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
@@ -161,7 +162,7 @@ def _job_edge(number: int, edge: ResolvedEdge, vertex_of: Mapping[LogicalNode, s
 def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem], warnings: list[Problem]) -> JobGraph:
     execution = ExecutionGraph(graph)
     problems.extend(region_checks.check_strategy(execution, strategy))
-    for problem, is_error in region_checks.check_cuts(execution):
+    for problem, is_error in (*region_checks.check_cuts(execution), *check_blocking_results(execution)):
         (problems if is_error else warnings).append(problem)
     problems.extend(region_checks.check_determinism(execution))
     problems.extend(loop_checks.check_rounds(execution))
