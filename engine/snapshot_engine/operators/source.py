@@ -45,8 +45,8 @@ class _Split:
 
 
 class SourceReaderOperator(SourceOperator):
-    """Reads its splits in turn, a batch of each; or, where the source is `sequential`, one after the other (but those in
-    turn that were begun by several subtasks).
+    """Reads its splits in turn, a batch of each; or, where the source is `sequential`, one after the other (but those
+    in turn that were begun by several subtasks).
 
     A batch may be read in several polls, when its rows are slow to process. That changes neither the order of rows nor
     what the watermark behind them is.
