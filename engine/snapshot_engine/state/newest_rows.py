@@ -82,7 +82,8 @@ class NewestRows:
 
     def replace(self, keys: EncodedKeys, rows: pa.RecordBatch) -> None:
         """Rows of distinct keys, whatever these had before; as restored, not as changed."""
-        self._table.matrix[self._table.add(keys), _NEWEST] = self._store.size + np.arange(rows.num_rows)
+        places = self._table.add(keys)  # before its matrix is named: a table that grows has another one
+        self._table.matrix[places, _NEWEST] = self._store.size + np.arange(rows.num_rows)
         self._store.add(rows)
         self._drop_dead_rows()
 

@@ -90,3 +90,11 @@ def test_what_is_restored_replaces_and_has_not_changed() -> None:
         newest.replace(newest.codec.encode([pa.array([7, None, 9])]), batch(values))
     assert content(newest.freeze(None)) == {7: 4, None: 5, 9: 6}
     assert content(newest.freeze(0)) == {}
+
+
+def test_more_keys_are_restored_than_the_table_had_room_for() -> None:
+    newest = empty()
+    for first in (0, 5_000):
+        keys = list(range(first, first + 5_000))
+        newest.replace(newest.codec.encode([pa.array(keys)]), batch(keys))
+    assert content(newest.freeze(None)) == {key: key for key in range(10_000)}
