@@ -1,8 +1,9 @@
 """Columns of strings from a Parquet file's own dictionary.
 
 Arrow looks every string up and appends it by itself; here a row group's indices are unpacked first, and then strings
-are copied in one loop, in less than half of the time. Only what is found in most files is read here: strings without
-nulls, all of them in the dictionary, in pages of the first version. All else, and what is damaged, is left to Arrow.
+are copied in one loop, which saves about a third of what such a column costs. Only what is found in most files is read
+here: strings without nulls, all of them in the dictionary, in pages of the first version. All else, and what is damaged
+in a way that shows, is left to Arrow.
 """
 
 from __future__ import annotations
