@@ -16,6 +16,8 @@ class RegionShell:
     run: RegionRun
     connections: dict[int, SlotConnection] = field(default_factory=dict)
     restored_from: int | None = None
+    begins_anew_at: int | None = None
+    """The checkpoint from which it is not restored, since its blocking results are to be made again."""
     output_seen: bool = False
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
     catching_up: bool = False

@@ -47,6 +47,14 @@ class FailoverFacts:
         """A consumer could not read this channel: its producer must make it again."""
         self._unreadable.add(channel)
 
+    def lost_results(self) -> list[CutChannel]:
+        """The channels of blocking results that their consumers could not read."""
+        return [
+            channel
+            for channel in self._channels
+            if channel.fact.exchange is Exchange.BLOCKING and channel_key(channel.id) in self._unreadable
+        ]
+
     def restarted(self, regions: Iterable[int]) -> None:
         """What these regions produce is made again."""
         again = {channel_key(c.id) for c in self._channels if c.producer in regions}
