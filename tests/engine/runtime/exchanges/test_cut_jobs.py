@@ -18,6 +18,7 @@ from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.hurried import Hurried
 from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.storage.faulty import FaultyBlobs
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 pytestmark = pytest.mark.jobs
@@ -474,18 +475,25 @@ def test_a_global_failure_during_a_regional_one_restarts_everything_once(tmp_pat
 
 
 def test_a_checkpoint_that_is_completing_when_a_region_fails_is_waited_for_and_used(tmp_path: Path) -> None:
-    used: list[tuple[int, int]] = []
+    used: list[tuple[int | None, int | None]] = []
 
     async def kill_while_completing(job: RunningJob) -> None:
-        coordinator = job.master.checkpoints.coordinator
-        while coordinator.completing is None:
-            await asyncio.sleep(0)
-        completing = coordinator.completing
+        store = job.master._store
+        faulty = FaultyBlobs(store.blobs)
+        store.blobs, writing = faulty, faulty.hold("manifest.json")
+        while not writing.begun.is_set():
+            await asyncio.sleep(0.001)
+        completing = job.master.checkpoints.coordinator.completing
         region = region_of(job, "through")
         kill(job, region)
+        run = job.master.regions[region].run
+        while run.attempt.number == 1 and run.state.value != "Waiting":
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)  # a driver that does not wait would restart it now
+        writing.let_go.set()
         await restarted(job, region, 2)
-        used.append((completing, job.master.regions[region].restored_from or 0))
+        used.append((completing, job.master.regions[region].restored_from))
 
     assert run_while(tmp_path, kill_while_completing) == {"numbers": 1, "through": 2}
     completing, restored = used[0]
-    assert restored >= completing
+    assert restored == completing
