@@ -37,7 +37,7 @@ from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
 from snapshot_engine.runtime.deployment import Deployment
-from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts, Keeper
 from snapshot_engine.runtime.exchanges.lost_results import had_finished, why_not_from_the_beginning
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.source_pauses import SourcePauses
@@ -337,6 +337,7 @@ class JobMaster:
 
     def _launch(self, shell: RegionShell, attempt: Attempt) -> None:
         shell.connections = {}
+        shell.ready = set()
         shell.finished_subtasks = set()
         shell.output_seen = False
         self._loops.region_starts(shell.run.region, attempt)
@@ -360,14 +361,14 @@ class JobMaster:
         )
         self._launcher.launch(task, self._on_launch_ended)
 
-    def _keepers(self) -> list[SlotConnection]:
+    def _keepers(self) -> list[Keeper]:
         """The slots that keep logs and are there."""
         return [
-            connection
+            Keeper(connection, None if connection.slot in shell.ready else shell.restored_from or 0)
             for region in self.cuts.keeping_logs
-            if self.regions[region].run.state in DEPLOYED
-            for connection in self.regions[region].connections.values()
-            if connection.slot in self.regions[region].run.alive
+            if (shell := self.regions[region]).run.state in DEPLOYED
+            for connection in shell.connections.values()
+            if connection.slot in shell.run.alive
         ]
 
     def _slot_runs(self, shell: RegionShell, connection: SlotConnection) -> None:
@@ -412,6 +413,7 @@ class JobMaster:
             case m.Declined():
                 self.checkpoints.declined(connection.attempt, parse_subtask(message.subtask), message)
             case m.Ready():
+                shell.ready.add(connection.slot)
                 self.events.slot_restored(connection, message.restore_seconds)
                 self._slot_runs(shell, connection)
             case m.SubtaskFinished():
