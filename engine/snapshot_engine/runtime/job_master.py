@@ -391,6 +391,10 @@ class JobMaster:
         shell = self.regions.get(connection.region)
         if shell is None or not shell.run.accepts(connection.attempt) or shell.run.state not in ACTIVE:
             return False
+        if self.watch.is_fenced(connection.hello.executor):
+            reason = f"{connection} came up on executor {connection.hello.executor}, which is lost"
+            self._region_failed(shell, connection, "SlotLost", reason)
+            return False
         shell.connections[connection.slot] = connection
         self._launcher.slot_started(connection.region, connection.attempt, connection.slot, connection.hello.executor)
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
