@@ -123,8 +123,8 @@ def segments_of_manifest(
     named: dict[Stream, tuple[Segment, ...]] = {}
     for channel, position in positions.items():
         known = {segment.number: segment for segment in visible.get(channel, ())}
-        for segment in sealed.get(channel, ()):
-            known.setdefault(segment.number, segment)
+        # A result that was lost and made again has the same numbers.
+        known.update({segment.number: segment for segment in sealed.get(channel, ())})
         named[channel] = tuple(known[number] for number in sorted(known) if number >= position.segment)
     return named
 

@@ -282,8 +282,7 @@ class Checkpointing:
                 self._listener.lost_ownership(error)
                 return
             except Exception as error:
-                log.exception("completing checkpoint %d failed", action.checkpoint)
-                self._listener.lost_ownership(error)
+                self._listener.broke_down(f"completing of checkpoint {action.checkpoint}", error)
                 return
             finally:
                 self._written.set()

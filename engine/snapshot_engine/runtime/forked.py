@@ -63,8 +63,9 @@ class ForkedLauncher:
     def executors(self) -> list[ExecutorInfo]:
         return [ExecutorInfo("driver", "localhost", MOST_SLOTS)]
 
-    def replace_executor(self, executor: str) -> None:
+    def replace_executor(self, executor: str) -> bool:
         """There is only this process."""
+        return False
 
     def close(self) -> None:
         for pid in self.pids():

@@ -21,6 +21,7 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt, ChannelId, SubtaskId
+from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.recovery import (
     FailJob,
     Recovery,
@@ -37,7 +38,8 @@ from snapshot_engine.runtime.checkpointing import Checkpointing, snapshot_of
 from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.control_server import ControlServer, SlotConnection
 from snapshot_engine.runtime.deployment import Deployment
-from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts, Keeper
+from snapshot_engine.runtime.exchanges.lost_results import had_finished, why_not_from_the_beginning
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.source_pauses import SourcePauses
 from snapshot_engine.runtime.failure_report import summary
@@ -95,7 +97,7 @@ class JobMaster:
         self._committer = Committer(graph.graph, swept, self.events.committed, self.events.commit_failed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
         self._server = ControlServer(secret, self)
-        self._restore = Restore(None, graph)
+        self._restore = self._from_nothing = Restore(None, graph)
         self.regions = {
             region.id: RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
         }
@@ -246,7 +248,30 @@ class JobMaster:
         await self.checkpoints.until_none_is_completing()
         facts = await self._facts.gather(self._latest_checkpoint())
         self._deciding = None
+        self._make_lost_results_again()
         self._perform(self._recovery.decide(facts, self.clock()))
+
+    def _make_lost_results_again(self) -> None:
+        """Producers that had finished at the checkpoint begin anew; where that cannot be, the job ends."""
+        manifest = self.checkpoints.latest
+        for cut in self._facts.lost_results() if manifest is not None else ():
+            assert manifest is not None
+            if not had_finished(self.graph.producer_of(cut.id), manifest):
+                continue  # it is made again from the checkpoint on
+            deterministic = cut.producer in self.cuts.deterministic
+            region = self.graph.regions[cut.producer]
+            reason = why_not_from_the_beginning(region, manifest, self.graph, deterministic)
+            if reason is not None:
+                edge = self.graph.edges[cut.id.edge].uid
+                self._end_unrestored(f"the blocking result {edge} is gone, and cannot be made again: {reason}")
+                return
+            log.warning("region %d is run from its beginning: its blocking result is gone", cut.producer)
+            self.regions[cut.producer].begins_anew_at = manifest.checkpoint
+
+    def _restore_of(self, shell: RegionShell) -> Restore:
+        if shell.begins_anew_at is not None and shell.begins_anew_at == self._restore.checkpoint:
+            return self._from_nothing
+        return self._restore
 
     def _latest_checkpoint(self) -> int:
         return self.checkpoints.latest.checkpoint if self.checkpoints.latest is not None else 0
@@ -317,10 +342,11 @@ class JobMaster:
 
     def _launch(self, shell: RegionShell, attempt: Attempt) -> None:
         shell.connections = {}
+        shell.ready = set()
         shell.finished_subtasks = set()
         shell.output_seen = False
         self._loops.region_starts(shell.run.region, attempt)
-        shell.restored_from = self._restore.checkpoint
+        shell.restored_from = self._restore_of(shell).checkpoint
         task = SlotTask(
             job=self.settings.name,
             region=shell.run.region,
@@ -342,20 +368,20 @@ class JobMaster:
         )
         self._launcher.launch(task, self._on_launch_ended)
 
-    def _keepers(self) -> list[SlotConnection]:
+    def _keepers(self) -> list[Keeper]:
         """The slots that keep logs and are there."""
         return [
-            connection
+            Keeper(connection, None if connection.slot in shell.ready else shell.restored_from or 0)
             for region in self.cuts.keeping_logs
-            if self.regions[region].run.state in DEPLOYED
-            for connection in self.regions[region].connections.values()
-            if connection.slot in self.regions[region].run.alive
+            if (shell := self.regions[region]).run.state in DEPLOYED
+            for connection in shell.connections.values()
+            if connection.slot in shell.run.alive
         ]
 
     def _slot_runs(self, shell: RegionShell, connection: SlotConnection) -> None:
         """Subtasks that had finished at the checkpoint are finished now as well, with the state they left there."""
         for subtask in self.graph.regions[shell.run.region].hosted_by(connection.slot):
-            final = self._restore.finished(subtask)
+            final = self._restore_of(shell).finished(subtask)
             if final is not None:
                 self.checkpoints.finished(connection.attempt, subtask, final, self._restore.checkpoint or 0)
                 shell.finished_subtasks.add(subtask)
@@ -372,10 +398,14 @@ class JobMaster:
         shell = self.regions.get(connection.region)
         if shell is None or not shell.run.accepts(connection.attempt) or shell.run.state not in ACTIVE:
             return False
+        if self.watch.is_fenced(connection.hello.executor):
+            reason = f"{connection} came up on executor {connection.hello.executor}, which is lost"
+            self._region_failed(shell, connection, "SlotLost", reason)
+            return False
         shell.connections[connection.slot] = connection
         self._launcher.slot_started(connection.region, connection.attempt, connection.slot, connection.hello.executor)
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
-            self._deployment.deploy(shell, self._restore)
+            self._deployment.deploy(shell, self._restore_of(shell))
             self._pauses.slots_came(shell)
         return True
 
@@ -394,6 +424,7 @@ class JobMaster:
             case m.Declined():
                 self.checkpoints.declined(connection.attempt, parse_subtask(message.subtask), message)
             case m.Ready():
+                shell.ready.add(connection.slot)
                 self.events.slot_restored(connection, message.restore_seconds)
                 self._slot_runs(shell, connection)
             case m.SubtaskFinished():
@@ -425,15 +456,24 @@ class JobMaster:
     def _slot_failed(self, shell: RegionShell, connection: SlotConnection, message: m.Failed) -> None:
         where = f"{message.subtask}: " if message.subtask else ""
         if message.unreadable_state:
-            self._end_unrestored(shell, where + message.error)
+            self._end_unrestored(where + message.error, shell.restored_from)
             return
         if message.lost_input is not None:
+            if self._is_committed(message.lost_input):  # sealed before the checkpoint: nobody makes it again
+                self._end_unrestored(where + message.error)
+                return
             self._facts.unreadable(message.lost_input)
         self._region_failed(shell, connection, "UserError", where + message.error, message.traceback)
 
-    def _end_unrestored(self, shell: RegionShell, reason: str) -> None:
-        """Neither a restart nor another driver helps, and no other state is taken without the user's word."""
-        message = f"checkpoint {shell.restored_from} cannot be restored: {reason}"
+    def _is_committed(self, channel: str) -> bool:
+        return self.graph.exchange_of(self.graph.edges[parse_channel(channel).edge]) is Exchange.COMMITTED
+
+    def _end_unrestored(self, reason: str, checkpoint: int | None = None) -> None:
+        """Neither a restart nor another driver helps, and no other state is taken without the user's word.
+
+        `checkpoint`: the one that was tried, if that is not the latest.
+        """
+        message = f"checkpoint {checkpoint or self._latest_checkpoint()} cannot be restored: {reason}"
         history = told(self._recovery.budget.history)
         self._end(JobResult(Outcome.FAILED, message, history=history, unreadable_state=True))
 

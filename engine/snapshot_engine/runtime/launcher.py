@@ -45,8 +45,11 @@ class SlotLauncher(Protocol):
         """Those that may be used. Waits for Spark's answer: not for the event loop."""
         ...
 
-    def replace_executor(self, executor: str) -> None:
-        """Give up an executor that is lost or must not be trusted any more, and ask for another; returns at once."""
+    def replace_executor(self, executor: str) -> bool:
+        """Give up an executor that is lost or must not be trusted any more, and ask for another; returns at once.
+
+        False if it cannot be given up, since it is this process: slots are placed there as before.
+        """
         ...
 
     @property

@@ -15,7 +15,11 @@ class RegionShell:
 
     run: RegionRun
     connections: dict[int, SlotConnection] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
+    """Slots of this attempt that have been restored: they hear what they are told."""
     restored_from: int | None = None
+    begins_anew_at: int | None = None
+    """The checkpoint from which it is not restored, since its blocking results are to be made again."""
     output_seen: bool = False
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
     catching_up: bool = False

@@ -46,6 +46,7 @@ class SlotWatch:
         self._region_failed = region_failed
         self._executors: list[ExecutorInfo] = []
         """Those that may be used, as last seen."""
+        self._fenced: set[str] = set()
         self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
         """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
 
@@ -110,10 +111,15 @@ class SlotWatch:
         for shell, connection in there:
             connection.hang_up()
             self._region_failed(shell, connection, reason, message or f"executor {executor} is lost")
-        self._launcher.replace_executor(executor)
+        if self._launcher.replace_executor(executor):
+            self._fenced.add(executor)
         recent = self._clock() - LATE_WORD_SECONDS
         before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
         return sorted(restarting | before)
+
+    def is_fenced(self, executor: str) -> bool:
+        """Whether it was given up. Spark may place a slot there all the same, as long as it has not ended it."""
+        return executor in self._fenced
 
     def is_silent(self, executor: str) -> bool:
         """Whether no slot of the executor has been heard of for two heartbeats."""

@@ -119,17 +119,18 @@ class SparkLauncher:
             self._warm_up([executor.id for executor in found if executor.standby])
         return found
 
-    def replace_executor(self, executor: str) -> None:
+    def replace_executor(self, executor: str) -> bool:
         """Fenced at once. Spark ends it if it lives, and asks for another; plain killing would not ask for one.
 
         The executor of an embedded Spark is this process: there is no other, and it lives if this is read.
         """
         if executor == LOCAL_EXECUTOR:
-            return
+            return False
         in_vain = self._placements.fence(executor)
         if in_vain is not None:
             name = f"replace-{executor}"
             InheritableThread(target=self._replace, args=(executor, in_vain), name=name, daemon=True).start()
+        return True
 
     def close(self) -> None:
         self._context.stop()

@@ -1,13 +1,14 @@
 """A blob store that fails when it is told to: for tests and the simulator.
 
-Calls are counted. The one that is due fails before it has done anything, or after it has done all of it; in the second
-case the caller cannot know, which is what a lost answer looks like.
+Calls can be held for as long as one likes. They are counted, and the one that is due fails before it has done anything,
+or after it has done all of it; in the second case the caller cannot know, which is what a lost answer looks like.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from snapshot_engine.storage.blobs import BlobStore, Buffer, OutcomeUnknown
@@ -32,6 +33,16 @@ class Fault:
         return self.after == after and self.call <= call < self.call + self.lasts
 
 
+@dataclass
+class Held:
+    """Calls that wait before they do anything, in their own threads."""
+
+    part: str
+    begun: threading.Event = field(default_factory=threading.Event)
+    """One of them waits, or has waited."""
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
 class FaultyBlobs:
     def __init__(self, inner: BlobStore, *faults: Fault) -> None:
         self.inner = inner
@@ -39,6 +50,7 @@ class FaultyBlobs:
         self.faults = list(faults)
         self.calls: list[str] = []
         """What was called, in order: the number of a call is its index here."""
+        self._held: list[Held] = []
 
     def write(self, path: str, buffers: Iterable[Buffer], *, exclusive: bool = False) -> int:
         return self._call(f"write {path}", lambda: self.inner.write(path, buffers, exclusive=exclusive))
@@ -62,9 +74,18 @@ class FaultyBlobs:
     def copy(self, source: str, target: str) -> None:
         self._call(f"copy {source}", lambda: self.inner.copy(source, target))
 
+    def hold(self, part: str) -> Held:
+        """From now on, calls whose description contains `part` wait to be let go."""
+        self._held.append(Held(part))
+        return self._held[-1]
+
     def _call(self, what: str, do: Callable[[], T], unknown: type[Exception] | None = None) -> T:
         number = len(self.calls)
         self.calls.append(what)
+        for held in self._held:
+            if held.part in what:
+                held.begun.set()
+                held.let_go.wait()
         self._fail(number, what, after=False, unknown=unknown)
         result = do()
         self._fail(number, what, after=True, unknown=unknown)

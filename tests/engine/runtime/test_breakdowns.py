@@ -115,6 +115,15 @@ def test_an_error_while_checkpoints_are_timed_fails_the_job(tmp_path: Path, monk
     assert "ZeroDivisionError: broken on purpose" in result.message
 
 
+def test_an_error_while_a_checkpoint_completes_is_told_as_one_and_not_as_lost_ownership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Coordinator, "manifest_written", breaks)
+    result = run_pipeline(endless, storage=tmp_path / "ck", args={"out": tmp_path / "out"})
+    assert result.outcome is Outcome.FAILED
+    assert "ZeroDivisionError: broken on purpose" in result.message
+
+
 def test_what_the_test_kit_does_meanwhile_may_fail_the_test(tmp_path: Path) -> None:
     async def look(job: RunningJob) -> None:
         await completed(job, 1)

@@ -17,6 +17,7 @@ from snapshot_engine.api import Environment
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.runtime.forked import ForkedLauncher
+from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.slot_task import SlotTask
 from snapshot_engine.runtime.spark import LOCAL_EXECUTOR, SparkLauncher
@@ -34,6 +35,7 @@ class WithReserve(ForkedLauncher):
     def __init__(self) -> None:
         super().__init__()
         self.replaced: list[str] = []
+        self.gives_up = False
 
     def launch(self, task: SlotTask, on_end: OnEnd) -> None:
         super().launch(task, lambda *_: None)
@@ -42,8 +44,17 @@ class WithReserve(ForkedLauncher):
         reserve = [] if "2" in self.replaced else [ExecutorInfo("2", "localhost", 1, standby=True)]
         return [*super().executors(), *reserve]
 
-    def replace_executor(self, executor: str) -> None:
+    def replace_executor(self, executor: str) -> bool:
         self.replaced.append(executor)
+        return self.gives_up
+
+
+class Failures(JobEvents):
+    def __init__(self) -> None:
+        self.causes: list[str] = []
+
+    def region_failed(self, run, cause: str, message: str, traceback: str, silent: float) -> None:
+        self.causes.append(cause)
 
 
 def pipeline(env: Environment) -> None:
@@ -135,6 +146,25 @@ def test_a_late_word_names_the_region_that_restarts_already_and_restarts_nothing
         assert attempt(job) == 2
 
     assert told(tmp_path, story) == ["driver"]
+
+
+def test_a_slot_that_comes_up_on_a_fenced_executor_is_refused_and_placed_again(tmp_path: Path) -> None:
+    launcher, failures = WithReserve(), Failures()
+    launcher.gives_up = True
+
+    async def lose(job: RunningJob) -> None:
+        while job.board.status.checkpoint.completed < 1:
+            await asyncio.sleep(0.02)
+        job.master.watch.executor_lost("driver", "PodLost", "gone")
+        while len(failures.causes) < 3:
+            await asyncio.sleep(0.01)
+        assert job.master.regions[0].connections == {}
+        job.master.cancel("seen enough")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", launcher=launcher, meanwhile=lose, observers=(failures,))
+    launcher.close()
+    assert result.message == "seen enough"
+    assert failures.causes[:3] == ["PodLost", "SlotLost", "SlotLost"]
 
 
 def test_the_executor_of_an_embedded_spark_is_never_fenced(monkeypatch: pytest.MonkeyPatch) -> None:

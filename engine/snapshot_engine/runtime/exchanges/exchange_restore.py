@@ -67,9 +67,10 @@ class ExchangeRestore:
             positions = self._dealt_out(edge, index, old)
         else:
             positions = list(old[index].positions) if index in old else []
-        segments: dict[StreamId, tuple[Segment, ...]] = dict(results)
+        segments: dict[StreamId, tuple[Segment, ...]] = {}
         for read in old.values():
             segments.update(read.segments)
+        segments.update(results)  # also those that were lost since the checkpoint, and made again
         wanted = {position.stream for position in positions}
         wanted |= {stream for stream in results if stream.consumer == index}
         return {

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.failover import RegionChannel
@@ -17,6 +18,16 @@ from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.exchanges.region_cuts import CutChannel, RegionCuts
 from snapshot_engine.runtime.slot_task import channel_key
+
+
+class Keeper(NamedTuple):
+    """A living slot that keeps logs."""
+
+    connection: SlotConnection
+    restoring: int | None = None
+    """The checkpoint that it is being restored from: it hears nothing until that is done. Then it obeys what came
+    meanwhile before it reads or forgets anything, so that its logs begin at that checkpoint, and are pinned there.
+    """
 
 
 @dataclass
@@ -28,12 +39,13 @@ class _Question:
 
 
 class FailoverFacts:
-    """`keepers` are the connections of all living slots that keep logs.
+    """`keepers` are all living slots that keep logs.
 
-    One that does not answer for `patience` seconds is taken to keep nothing: as long as a slot may be silent at all.
+    One that could answer and does not for `patience` seconds, as long as a slot may be silent at all, is taken to keep
+    nothing.
     """
 
-    def __init__(self, cuts: RegionCuts, keepers: Callable[[], Iterable[SlotConnection]], patience: float) -> None:
+    def __init__(self, cuts: RegionCuts, keepers: Callable[[], Iterable[Keeper]], patience: float) -> None:
         self._channels = cuts.channels
         self._keepers = keepers
         self._patience = patience
@@ -47,6 +59,14 @@ class FailoverFacts:
         """A consumer could not read this channel: its producer must make it again."""
         self._unreadable.add(channel)
 
+    def lost_results(self) -> list[CutChannel]:
+        """The channels of blocking results that their consumers could not read."""
+        return [
+            channel
+            for channel in self._channels
+            if channel.fact.exchange is Exchange.BLOCKING and channel_key(channel.id) in self._unreadable
+        ]
+
     def restarted(self, regions: Iterable[int]) -> None:
         """What these regions produce is made again."""
         again = {channel_key(c.id) for c in self._channels if c.producer in regions}
@@ -55,7 +75,7 @@ class FailoverFacts:
     async def gather(self, checkpoint: int) -> list[RegionChannel]:
         """Pin `checkpoint` everywhere, and find out which channels can be read again from there."""
         whole = await self._ask(checkpoint) if self._keeps_logs else set()
-        alive = {(c.region, c.slot) for c in self._keepers()} if self._keeps_logs else set()
+        alive = {(c.region, c.slot) for c, _ in self._keepers()} if self._keeps_logs else set()
         return _merged([self._fact(channel, whole, alive) for channel in self._channels])
 
     def answered(self, connection: SlotConnection, message: m.Pinned) -> None:
@@ -73,7 +93,7 @@ class FailoverFacts:
 
     def unpin(self) -> None:
         if self._pinned is not None:
-            for connection in self._keepers():
+            for connection, _ in self._keepers():
                 connection.send(m.Unpin(self._pinned))
             self._pinned = None
 
@@ -82,14 +102,23 @@ class FailoverFacts:
             self.unpin()
         self._pinned = checkpoint
         self._asked += 1
-        question = self._question = _Question(self._asked, set(self._keepers()))
-        for connection in question.waiting:
-            connection.send(m.Pin(checkpoint, question.number))
+        keepers = list(self._keepers())
+        answering = {keeper.connection for keeper in keepers if keeper.restoring is None}
+        question = self._question = _Question(self._asked, answering)
+        for keeper in keepers:
+            keeper.connection.send(m.Pin(checkpoint, question.number))
+            if keeper.restoring == checkpoint:
+                question.whole.update(self._logs_of(keeper.connection))
         if question.waiting:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(question.answered.wait(), self._patience)
         self._question = None
         return question.whole
+
+    def _logs_of(self, connection: SlotConnection) -> list[str]:
+        kept = [channel for channel in self._channels if channel.fact.exchange.replays]
+        place = (connection.region, connection.slot)
+        return [channel_key(channel.id) for channel in kept if (channel.producer, channel.id.producer) == place]
 
     def _fact(self, channel: CutChannel, whole: set[str], alive: set[tuple[int, int]]) -> RegionChannel:
         key = channel_key(channel.id)

@@ -16,6 +16,7 @@ from snapshot_engine.protocol.committed_exchange import Segment, SegmentReader
 from snapshot_engine.protocol.elements import ChannelId, EndOfInput
 from snapshot_engine.runtime.exchanges.segment_parts import from_table
 from snapshot_engine.runtime.exchanges.stored_segments import Filters, StreamId, StreamPosition
+from snapshot_engine.storage.errors import CorruptCheckpoint
 
 AHEAD = 2
 """So many segments are fetched or being fetched: the next one is there when the one before it is read."""
@@ -24,12 +25,20 @@ Keep = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 Fetch = Callable[["SegmentQueue", "Fetched"], None]
 
 
-class UnreadableInput(Exception):
-    """What a stored exchange keeps could not be read; names the input."""
+class InputNotRead(Exception):
+    """What a stored exchange keeps could not be read just now; names the input."""
 
     def __init__(self, edge: str, channel: ChannelId, error: Exception) -> None:
         super().__init__(f"cannot read the input {edge} (channel {channel}): {error}")
         self.channel = channel
+
+
+class UnreadableInput(InputNotRead):
+    """What a stored exchange kept is gone or damaged: trying again does not help."""
+
+
+def failed_read(edge: str, channel: ChannelId, error: Exception) -> InputNotRead:
+    return (UnreadableInput if isinstance(error, CorruptCheckpoint) else InputNotRead)(edge, channel, error)
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from snapshot_engine.runtime.exchanges.segment_reading import (
     SegmentFetcher,
     SegmentQueue,
     Stream,
-    UnreadableInput,
+    failed_read,
 )
 from snapshot_engine.runtime.exchanges.segment_writing import SegmentOutbound
 from snapshot_engine.runtime.exchanges.stored_segments import StreamId, StreamPosition, published
@@ -270,9 +270,9 @@ class SlotExchanges:
     # In every turn of the slot's loop.
 
     def turn(self) -> None:
-        """Raises UnreadableInput where a stored exchange cannot be read."""
+        """Raises InputNotRead where a stored exchange cannot be read."""
         for channel, error in self._fetcher.hand_over():
-            raise UnreadableInput(self._graph.edges[channel.edge].uid, channel, error) from error
+            raise failed_read(self._graph.edges[channel.edge].uid, channel, error) from error
         if self._logs:
             self._watch_logs()
 

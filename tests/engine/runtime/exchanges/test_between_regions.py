@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,7 +13,8 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.planning import PlanOptions, plan_graph
 from snapshot_engine.protocol.region_run import RegionRun
 from snapshot_engine.runtime import messages as m
-from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts
+from snapshot_engine.runtime.control_server import SlotConnection
+from snapshot_engine.runtime.exchanges.failover_facts import FailoverFacts, Keeper
 from snapshot_engine.runtime.exchanges.region_cuts import RegionCuts
 from snapshot_engine.runtime.exchanges.source_pauses import SourcePauses
 from snapshot_engine.runtime.region_shell import RegionShell
@@ -91,3 +93,31 @@ def test_a_producer_restarts_for_an_unreadable_input_only_where_it_would_make_it
     facts.unreadable(channel_key(cuts.channels[0].id))
     found = asyncio.run(facts.gather(checkpoint=3))
     assert [fact.available for fact in found] == [available, True]
+
+
+class Silent(SlotConnection):
+    """A slot that is told things and does not answer."""
+
+    def __init__(self, region: int) -> None:
+        super().__init__(m.Hello(region, 1, 1, 0, "1", None, "host", 1, [], b""), Mock())
+        self.told: list[m.Message] = []
+
+    def send(self, message: m.Message) -> None:
+        self.told.append(message)
+
+
+@pytest.mark.parametrize(
+    ("restoring", "whole"), [(3, True), (2, False)], ids=["from this checkpoint", "from another one"]
+)
+def test_a_slot_that_is_being_restored_is_told_to_pin_but_not_waited_for(restoring: int, whole: bool) -> None:
+    cuts, slot = cuts_of("durable"), Silent(SOURCE)
+    facts = FailoverFacts(cuts, lambda: [Keeper(slot, restoring)], patience=1000.0)
+    found = asyncio.run(asyncio.wait_for(facts.gather(checkpoint=3), 10.0))
+    assert [(fact.producer, fact.available) for fact in found] == [(SOURCE, whole), (MIDDLE, False)]
+    assert slot.told == [m.Pin(3, 1)]
+
+
+def test_a_slot_that_could_answer_and_does_not_keeps_nothing() -> None:
+    facts = FailoverFacts(cuts_of("durable"), lambda: [Keeper(Silent(SOURCE))], patience=0.01)
+    found = asyncio.run(facts.gather(checkpoint=3))
+    assert [fact.available for fact in found] == [False, False]

@@ -18,6 +18,7 @@ from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.hurried import Hurried
 from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.storage.faulty import FaultyBlobs
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 pytestmark = pytest.mark.jobs
@@ -61,13 +62,13 @@ def numbers(count: int = COUNT, rate: float | None = 20_000, splits: int = 2, hu
     return GeneratorSource(COLUMNS, count=count, rate=rate, splits=splits)
 
 
-def two_regions(exchange: str, sink: object, **source: object):
+def two_regions(exchange: str, sink: object, budget: int | None = None, **source: object):
     """Rows by key over a cut edge into a sink."""
 
     def pipeline(env: Environment) -> None:
         (
             env.from_source(numbers(**source), uid="numbers")
-            .exchange(exchange)
+            .exchange(exchange, budget=budget)
             .rebalance()
             .filter(lambda row: True)
             .uid("through")
@@ -407,7 +408,7 @@ class Failures(JobEvents):
         self.said.append((cause, message))
 
 
-def run_while(tmp_path: Path, what, exchange: str = "committed") -> dict[str, int]:
+def run_while(tmp_path: Path, what, exchange: str = "committed", budget: int | None = None) -> dict[str, int]:
     """The attempts by vertex after `what` was done to a running job, whose output must be exact all the same."""
     sink = CollectSink(tmp_path / "out")
     found: dict[str, int] = {}
@@ -422,7 +423,7 @@ def run_while(tmp_path: Path, what, exchange: str = "committed") -> dict[str, in
         (tmp_path / "hurry").touch()
 
     result = run_pipeline(
-        two_regions(exchange, sink, rate=500, splits=1, hurry=tmp_path / "hurry"),
+        two_regions(exchange, sink, budget, rate=500, splits=1, hurry=tmp_path / "hurry"),
         storage=tmp_path / "ck",
         parallelism=1,
         interval=0.05,
@@ -437,6 +438,52 @@ def run_while(tmp_path: Path, what, exchange: str = "committed") -> dict[str, in
 async def restarted(job: RunningJob, region: int, attempt: int) -> None:
     while attempts(job)[region] < attempt:
         await asyncio.sleep(0.005)
+
+
+def test_a_consumer_takes_its_producer_along_when_a_memory_log_has_forgotten_what_it_needs(tmp_path: Path) -> None:
+    async def kill_the_consumer_long_after_a_checkpoint(job: RunningJob) -> None:
+        job.master.checkpoints.hold("the test")
+        while job.master.checkpoints.coordinator.pending or job.master.checkpoints.coordinator.completing:
+            await asyncio.sleep(0.01)
+        seen = rows_read(job)
+        while rows_read(job) < seen + 10 * ROWS_IN_BUDGET:
+            await asyncio.sleep(0.02)
+        kill(job, region_of(job, "through"))
+        await restarted(job, region_of(job, "through"), 2)
+        await all_run(job)
+        job.master.checkpoints.release("the test")
+
+    found = run_while(tmp_path, kill_the_consumer_long_after_a_checkpoint, "memory", budget=16 * ROWS_IN_BUDGET)
+    assert found == {"numbers": 2, "through": 2}
+
+
+ROWS_IN_BUDGET = 50
+
+
+def rows_read(job: RunningJob) -> int:
+    return sum(each.records_in for each in job.board.status.vertices)
+
+
+@pytest.mark.parametrize("first", ["numbers", "through"])
+def test_a_consumer_and_the_slot_that_keeps_its_log_are_gone_and_restart_together_once(
+    tmp_path: Path, first: str
+) -> None:
+    async def kill_both(job: RunningJob) -> None:
+        for vertex in sorted(("numbers", "through"), key=lambda each: each != first):
+            kill(job, region_of(job, vertex))
+        for region in job.master.regions:
+            await restarted(job, region, 2)
+
+    assert run_while(tmp_path, kill_both, "durable") == {"numbers": 2, "through": 2}
+
+
+def test_an_executor_that_had_a_consumer_and_the_log_it_reads_takes_both_along_once(tmp_path: Path) -> None:
+    async def lose_the_executor(job: RunningJob) -> None:
+        assert job.master.watch.executor_lost("driver", "PodLost", "gone") == [0, 1]
+        for region in job.master.regions:
+            await restarted(job, region, 2)
+
+    assert run_while(tmp_path, lose_the_executor, "durable") == {"numbers": 2, "through": 2}
 
 
 def test_two_regions_that_fail_at_the_same_moment_restart_once_each(tmp_path: Path) -> None:
@@ -474,18 +521,25 @@ def test_a_global_failure_during_a_regional_one_restarts_everything_once(tmp_pat
 
 
 def test_a_checkpoint_that_is_completing_when_a_region_fails_is_waited_for_and_used(tmp_path: Path) -> None:
-    used: list[tuple[int, int]] = []
+    used: list[tuple[int | None, int | None]] = []
 
     async def kill_while_completing(job: RunningJob) -> None:
-        coordinator = job.master.checkpoints.coordinator
-        while coordinator.completing is None:
-            await asyncio.sleep(0)
-        completing = coordinator.completing
+        store = job.master._store
+        faulty = FaultyBlobs(store.blobs)
+        store.blobs, writing = faulty, faulty.hold("manifest.json")
+        while not writing.begun.is_set():
+            await asyncio.sleep(0.001)
+        completing = job.master.checkpoints.coordinator.completing
         region = region_of(job, "through")
         kill(job, region)
+        run = job.master.regions[region].run
+        while run.attempt.number == 1 and run.state.value != "Waiting":
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)  # a driver that does not wait would restart it now
+        writing.let_go.set()
         await restarted(job, region, 2)
-        used.append((completing, job.master.regions[region].restored_from or 0))
+        used.append((completing, job.master.regions[region].restored_from))
 
     assert run_while(tmp_path, kill_while_completing) == {"numbers": 1, "through": 2}
     completing, restored = used[0]
-    assert restored >= completing
+    assert restored == completing
