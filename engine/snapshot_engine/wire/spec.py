@@ -222,7 +222,8 @@ class RecoverySpec(StrictModel):
     backoff: BackoffSpec = Field(default_factory=BackoffSpec)
     """Waits between restarts."""
     max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] = 10
-    """More restarts than this within the window fail the job."""
+    """More restarts than this within the window fail the job: of the driver, or of one region by failures of its own.
+    All regions together may restart three times as often, or this often each."""
     window: PositiveDuration = 600.0
     """Driver restarts older than this no longer count. A region's restarts count until it has run for this long
     without a failure."""
