@@ -98,9 +98,12 @@ def q7(bid: DataStream) -> DataStream:
 
 def _highest_of_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch spans few windows, mostly one."""
+    times = pc.min_max(batch.column("ts")).as_py()
+    if batch.num_rows == 0 or times["min"] // q.WINDOW_MS == times["max"] // q.WINDOW_MS:
+        return _highest(batch)
     windows = pc.divide(batch.column("ts"), q.WINDOW_MS)
     kept = [_highest(batch.filter(pc.equal(windows, window))) for window in pc.unique(windows)]
-    return pa.Table.from_batches(kept, batch.schema).combine_chunks().to_batches()[0] if kept else batch
+    return pa.Table.from_batches(kept, batch.schema).combine_chunks().to_batches()[0]
 
 
 def _highest(batch: pa.RecordBatch) -> pa.RecordBatch:
