@@ -503,6 +503,7 @@ class JobMaster:
         self._perform(self._recovery.slot_finished(region, slot, attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
+            self._deployment.region_finished(shell)
             self._loops.region_finished(shell.run.region)
             self._stop_slots(shell, "the region has finished")
 

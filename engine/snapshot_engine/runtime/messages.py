@@ -59,6 +59,15 @@ class Connect:
 
 
 @dataclass(frozen=True)
+class ConsumersFinished:
+    """The consumers of these channels have finished, perhaps without having said how far they had come: whoever is
+    catching up with them need not wait for their word.
+    """
+
+    channels: list[str]
+
+
+@dataclass(frozen=True)
 class Ready:
     """All subtasks of the slot are restored and running."""
 
@@ -246,7 +255,7 @@ _KINDS = {
         Failed,
         ChannelLost,
         Connect,
-        InputsEnded,
+        ConsumersFinished,
         Pin,
         Pinned,
         Unpin,
@@ -276,7 +285,7 @@ Message = (
     | Failed
     | ChannelLost
     | Connect
-    | InputsEnded
+    | ConsumersFinished
     | Pin
     | Pinned
     | Unpin

@@ -409,6 +409,7 @@ class Driver:
         hosted = {each for each in topology.regions[region] if each.index == slot}
         if hosted <= finished and not topology.slot_keeps_logs(region, slot):
             self._recover(self.recovery.slot_finished(region, slot, attempt, self.world.now))
+            self.world.logs.region_finished(self, region)
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None
