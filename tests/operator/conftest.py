@@ -58,6 +58,7 @@ class World:
         self.may_replace_silent_driver = True
         self.stored: set[str] = set()
         self.last: Decision | None = None
+        self._planner_request: a.LaunchPlanner | None = None
 
     def job(self) -> Any:
         metadata: dict[str, Any] = {
@@ -126,8 +127,10 @@ class World:
                 self.silent_since = None
                 self._add_pod(driver.pod_name, naming.DRIVER, driver.generation, driver.spec_hash)
                 self._forbid_two_drivers()
-            case a.LaunchPlanner(spec_hash):
-                self._add_pod(f"orders-plan-{spec_hash}", naming.PLANNER, None, spec_hash)
+            case a.LaunchPlanner(spec_hash, restore):
+                self._planner_request = action
+                name = naming.planner_pod_name("orders", spec_hash, restore)
+                self._add_pod(name, naming.PLANNER, None, spec_hash)
             case a.LaunchCleaner(spec_hash):
                 self._add_pod("orders-clean", naming.CLEANER, None, spec_hash)
             case a.DeletePod(name, uid, _):
@@ -241,6 +244,11 @@ class World:
         self.edit(**({"parallelism": 4} | changes))
         self.settle(2)  # the pods are checked, the planner is launched
         assert self.step == "Plan"
+
+    @property
+    def planner_request(self) -> a.LaunchPlanner:
+        assert self._planner_request is not None, "no planner was launched"
+        return self._planner_request
 
     def plan_succeeds(self) -> None:
         self.change_pod(self.planner, phase="Succeeded")

@@ -54,10 +54,15 @@ def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> 
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 
-def build_planner_pod(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
-    """Plans the pipeline and ends: 0 if it can run, ExitCode.INVALID_PIPELINE with the reason if it cannot."""
-    name = naming.planner_pod_name(owner.name, stored.spec_hash)
+def build_planner_pod(owner: Owner, stored: StoredSpec, restore: RestorePoint | None = None) -> dict[str, Any]:
+    """Plans the pipeline and ends: 0 if it can run from that state, a fatal ExitCode with the reason if it cannot."""
+    name = naming.planner_pod_name(owner.name, stored.spec_hash, restore)
     pod = _base_pod(owner, stored, name, naming.PLANNER, PLAN, generation=0)
+    ignores = restore is not None and restore.ignore_state
+    environment = {Environment.IGNORE_STATE: "true" if ignores else "false"}
+    if restore is not None and restore.path is not None:
+        environment[Environment.RESTORE_FROM] = restore.path
+    pod["spec"]["containers"][0]["env"] += [{"name": name.value, "value": said} for name, said in environment.items()]
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 

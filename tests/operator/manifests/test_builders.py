@@ -67,6 +67,16 @@ def test_every_pod_meets_the_restricted_standard(number):
     assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
 
 
+def test_the_planner_is_told_which_state_to_look_at_whatever_mode_was_stored():
+    kept, elsewhere = stored(upgradeMode="Stateless"), RestorePoint(id="plan", path="s3://b/older")
+    pods = [build_planner_pod(OWNER, kept, restore) for restore in (None, elsewhere, RestorePoint(id="plan"))]
+    pods.append(build_planner_pod(OWNER, kept, RestorePoint(id="plan", ignore_state=True)))
+    told = [environment(pod) for pod in pods]
+    assert [each[Environment.IGNORE_STATE] for each in told] == ["false", "false", "false", "true"]
+    assert [each.get(Environment.RESTORE_FROM) for each in told] == [None, "s3://b/older", None, None]
+    assert len({pod["metadata"]["name"] for pod in pods}) == 4, "none is taken for another"
+
+
 def test_the_driver_is_told_who_it_is():
     pod = build_driver_pod(OWNER, stored(), driver())
     told = environment(pod)
