@@ -14,6 +14,8 @@ COMPONENT_LABEL = f"{GROUP}/component"
 SPEC_HASH_LABEL = f"{GROUP}/spec-hash"
 EXECUTOR_ID_LABEL = "spark-exec-id"
 RENDER_VERSION_ANNOTATION = f"{GROUP}/render-version"
+PARALLELISM_ANNOTATION = f"{GROUP}/parallelism"
+EXECUTORS_ANNOTATION = f"{GROUP}/executors"
 FINALIZER = f"{GROUP}/cleanup"
 
 DRIVER = "driver"

@@ -46,6 +46,7 @@ DELETE_STATE = ("driver", "--delete-state")
 def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:
     pod = _base_pod(owner, stored, driver.pod_name, naming.DRIVER, RUN, driver.generation)
     pod["metadata"]["labels"][naming.GENERATION_LABEL] = str(driver.generation)
+    pod["metadata"]["annotations"] |= _size_annotations(stored.spec)
     container = pod["spec"]["containers"][0]
     container["env"] += _restore_environment(driver.restore)
     container |= {"ports": _ports(), **_probes()}
@@ -172,6 +173,11 @@ def _probes() -> dict[str, Any]:
         "livenessProbe": get(HEALTH_PATH) | {"periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": get(READY_PATH) | {"periodSeconds": 2, "failureThreshold": 2},
     }
+
+
+def _size_annotations(spec: StreamingJobSpec) -> dict[str, str]:
+    """For whoever sees the pod and not the stored spec."""
+    return {naming.PARALLELISM_ANNOTATION: str(spec.parallelism), naming.EXECUTORS_ANNOTATION: str(spec.executor_pods)}
 
 
 def _scrape_annotations() -> dict[str, str]:
