@@ -10,6 +10,7 @@ from snapshot_engine.wire.control import EXECUTOR_CONTAINER_NAME
 from snapshot_engine.wire.status import TerminationReport
 from streamingjob_operator import naming
 from streamingjob_operator.observation import ContainerExit, NodeView, PodView
+from streamingjob_operator.resource import JobSize
 
 # Reasons for which a container waits because something is wrong, and not because it is on its way.
 _TROUBLED_WAITING = (
@@ -56,8 +57,15 @@ def view_pod(body: dict[str, Any]) -> PodView:
         start_problem=_start_problem(status, main),
         image=_main_container(spec.get("containers"), component).get("image"),
         render_version=_number(annotations.get(naming.RENDER_VERSION_ANNOTATION)),
+        size=_size(annotations),
         status_reason=status.get("reason"),
     )
+
+
+def _size(annotations: dict[str, str]) -> JobSize | None:
+    parallelism = _number(annotations.get(naming.PARALLELISM_ANNOTATION))
+    executors = _number(annotations.get(naming.EXECUTORS_ANNOTATION))
+    return JobSize(parallelism=parallelism, executors=executors) if parallelism and executors else None
 
 
 def _number(text: str | None) -> int | None:

@@ -46,6 +46,7 @@ DELETE_STATE = ("driver", "--delete-state")
 def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:
     pod = _base_pod(owner, stored, driver.pod_name, naming.DRIVER, RUN, driver.generation)
     pod["metadata"]["labels"][naming.GENERATION_LABEL] = str(driver.generation)
+    pod["metadata"]["annotations"] |= _size_annotations(stored.spec)
     container = pod["spec"]["containers"][0]
     container["env"] += _restore_environment(driver.restore)
     container |= {"ports": _ports(), **_probes()}
@@ -54,10 +55,15 @@ def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> 
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 
-def build_planner_pod(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
-    """Plans the pipeline and ends: 0 if it can run, ExitCode.INVALID_PIPELINE with the reason if it cannot."""
-    name = naming.planner_pod_name(owner.name, stored.spec_hash)
+def build_planner_pod(owner: Owner, stored: StoredSpec, restore: RestorePoint | None = None) -> dict[str, Any]:
+    """Plans the pipeline and ends: 0 if it can run from that state, a fatal ExitCode with the reason if it cannot."""
+    name = naming.planner_pod_name(owner.name, stored.spec_hash, restore)
     pod = _base_pod(owner, stored, name, naming.PLANNER, PLAN, generation=0)
+    ignores = restore is not None and restore.ignore_state
+    environment = {Environment.IGNORE_STATE: "true" if ignores else "false"}
+    if restore is not None and restore.path is not None:
+        environment[Environment.RESTORE_FROM] = restore.path
+    pod["spec"]["containers"][0]["env"] += [{"name": name.value, "value": said} for name, said in environment.items()]
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 
@@ -167,6 +173,11 @@ def _probes() -> dict[str, Any]:
         "livenessProbe": get(HEALTH_PATH) | {"periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": get(READY_PATH) | {"periodSeconds": 2, "failureThreshold": 2},
     }
+
+
+def _size_annotations(spec: StreamingJobSpec) -> dict[str, str]:
+    """For whoever sees the pod and not the stored spec."""
+    return {naming.PARALLELISM_ANNOTATION: str(spec.parallelism), naming.EXECUTORS_ANNOTATION: str(spec.executor_pods)}
 
 
 def _scrape_annotations() -> dict[str, str]:

@@ -55,6 +55,7 @@ def _confirm(draft: Draft, pod: PodView) -> None:
     draft.status.driver.pod_uid = pod.uid
     draft.status.driver.image = pod.image
     draft.status.driver.render_version = pod.render_version
+    draft.status.driver.size = pod.size
 
 
 def _answer_missing_pod(draft: Draft) -> None:

@@ -18,6 +18,7 @@ from streamingjob_operator.manifests.stored_spec import (
     read_stored_spec,
     resolve_spec,
 )
+from streamingjob_operator.pods import view_pod
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 OWNER = Owner("orders", "shop", "uid-1")
@@ -65,6 +66,23 @@ def test_every_pod_meets_the_restricted_standard(number):
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_the_planner_is_told_which_state_to_look_at_whatever_mode_was_stored():
+    kept, elsewhere = stored(upgradeMode="Stateless"), RestorePoint(id="plan", path="s3://b/older")
+    pods = [build_planner_pod(OWNER, kept, restore) for restore in (None, elsewhere, RestorePoint(id="plan"))]
+    pods.append(build_planner_pod(OWNER, kept, RestorePoint(id="plan", ignore_state=True)))
+    told = [environment(pod) for pod in pods]
+    assert [each[Environment.IGNORE_STATE] for each in told] == ["false", "false", "false", "true"]
+    assert [each.get(Environment.RESTORE_FROM) for each in told] == [None, "s3://b/older", None, None]
+    assert len({pod["metadata"]["name"] for pod in pods}) == 4, "none is taken for another"
+
+
+def test_the_driver_pod_says_how_large_its_job_is():
+    pod = build_driver_pod(OWNER, stored(parallelism=5, executor={"cores": 2, "standby": 1}), driver())
+    given = {"uid": "pod-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    seen = view_pod({**pod, "metadata": {**pod["metadata"], **given}})
+    assert seen.size is not None and (seen.size.parallelism, seen.size.executors) == (5, 4)
 
 
 def test_the_driver_is_told_who_it_is():
