@@ -82,6 +82,11 @@ class Operator:
         selector = "app.kubernetes.io/name=streamingjob-operator"
         return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]
 
+    def leader(self) -> str:
+        """The pod that holds the lease; its process may be gone already."""
+        lease = self.namespace.get("lease", self.release) or {"spec": {}}
+        return str(lease["spec"].get("holderIdentity", "")).rpartition("-")[0]
+
     def kill(self) -> None:
         """As a crash or a lost node would: it gets no time to finish anything."""
         self.namespace.kubectl("delete", "pod", *self.pods(), "--force", "--grace-period=0")
