@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
+from tests.operator.conftest import World
 
 from snapshot_engine.wire.control import StopMode, StopRequest
 from snapshot_engine.wire.status import ExitCode, Phase
 from streamingjob_operator import actions as a
 from streamingjob_operator import naming
 from streamingjob_operator.resource import RestorePoint
-from tests.operator.conftest import World
 
 STORIES = 25
 EVENTS = 60
