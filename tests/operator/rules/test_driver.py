@@ -233,7 +233,7 @@ def test_a_drivers_long_last_words_fit_into_the_status(running):
     running.end_driver(1, error="ä" * 2000)
     running.look()
     assert len(running.status["error"].encode()) <= MAX_MESSAGE_LENGTH
-    assert running.status["error"].startswith("exited with code 1")
+    assert running.status["error"].startswith("orders-driver-1 exited with code 1")
 
 
 def test_a_driver_pod_that_comes_late_is_deleted(running):
