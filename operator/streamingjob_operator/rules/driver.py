@@ -106,11 +106,10 @@ def _answer_fatal_end(draft: Draft, reason: Reason, why: str) -> None:
 
 
 def describe_end(pod: PodView) -> str:
-    if pod.status_reason is not None and pod.exit is None:
-        return f"was ended by Kubernetes ({pod.status_reason})"
     end = pod.exit
     if end is None:
-        return "failed"
+        what = "failed" if pod.status_reason is None else f"was ended by Kubernetes ({pod.status_reason})"
+        return f"{what}: {pod.never_ran}" if pod.never_ran else what
     if end.reason == "OOMKilled":
         return f"was killed because it took more memory than it may have (spec.{pod.component}.memory)"
     if end.report is None and end.code > SIGNALLED:

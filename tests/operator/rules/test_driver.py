@@ -246,3 +246,10 @@ def test_a_driver_pod_that_comes_late_is_deleted(running):
     assert running.actions(DeletePod) == [DeletePod("orders-driver-1", late.uid)]
     running.look()
     assert running.driver.generation == 2 and running.last.actions == ()
+
+
+def test_a_driver_whose_init_container_failed_says_so(running):
+    why = "its init container migrate exited with code 3"
+    running.change_pod(running.driver.name, phase="Failed", never_ran=why)
+    running.look()
+    assert f"orders-driver-1 failed: {why}; a new driver takes over" in running.last.announcements[0].message
