@@ -43,6 +43,8 @@ class PodView:
     size: JobSize | None = None
     status_reason: str | None = None
     """Such as Evicted, Preempted, NodeLost."""
+    never_ran: str | None = None
+    """Of a pod that has failed and whose main container never ran: why."""
 
     @property
     def ended(self) -> bool:

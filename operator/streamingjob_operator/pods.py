@@ -59,6 +59,7 @@ def view_pod(body: dict[str, Any]) -> PodView:
         render_version=_number(annotations.get(naming.RENDER_VERSION_ANNOTATION)),
         size=_size(annotations),
         status_reason=status.get("reason"),
+        never_ran=_why_never_run(status) if container_exit is None else None,
     )
 
 
@@ -125,6 +126,18 @@ def _container_exit(main: dict[str, Any]) -> ContainerExit | None:
     report = _termination_report(message)
     shown = "" if report is not None else _last_line(message)
     return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
+
+
+def _why_never_run(status: dict[str, Any]) -> str | None:
+    if status.get("phase") != "Failed":
+        return None
+    for container in status.get("initContainerStatuses") or []:
+        ended = container.get("state", {}).get("terminated") or {}
+        if ended.get("exitCode", 0) != 0:
+            said = _last_line(ended.get("message", ""))
+            told = f"its init container {container.get('name')} exited with code {ended['exitCode']}"
+            return f"{told}: {said}" if said else told
+    return status.get("message")
 
 
 def _last_line(log: str) -> str:

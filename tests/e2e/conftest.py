@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from streamingjob_operator.kube import PODS, Kube
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "streamingjob-operator"
+SECONDS_TO_GO = 120
+"""For a namespace that is being deleted with all that is in it."""
 LONGEST_SECONDS = 1800
 """The first test of a machine builds Kubernetes and the image."""
 
@@ -82,6 +85,11 @@ class Operator:
         selector = "app.kubernetes.io/name=streamingjob-operator"
         return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]
 
+    def leader(self) -> str:
+        """The pod that holds the lease; its process may be gone already."""
+        lease = self.namespace.get("lease", self.release) or {"spec": {}}
+        return str(lease["spec"].get("holderIdentity", "")).rpartition("-")[0]
+
     def kill(self) -> None:
         """As a crash or a lost node would: it gets no time to finish anything."""
         self.namespace.kubectl("delete", "pod", *self.pods(), "--force", "--grace-period=0")
@@ -102,12 +110,25 @@ def no_crd(cluster: ChosenCluster) -> Iterator[None]:
     """A cluster that has never heard of StreamingJobs, as long as nobody has one."""
     name = "streamingjobs.streamingjob.dev"
     if cluster.kubectl.get("crd", name) is not None:
-        if jobs := cluster.kubectl("get", "sj", "--all-namespaces", "-o", "name"):
+        if jobs := _jobs_that_stay(cluster):
             pytest.skip(f"the CRD cannot be removed, because there are jobs: {jobs}")
         cluster.kubectl("delete", "crd", name)
     yield
     cluster.kubectl("delete", "crd", name, "--ignore-not-found")
     _install_crd(cluster)
+
+
+def _jobs_that_stay(cluster: ChosenCluster) -> list[str]:
+    """In namespaces that are not being deleted; the others, such as those of earlier tests, are waited for."""
+    going = "{.items[?(@.status.phase=='Terminating')].metadata.name}"
+    for _ in range(SECONDS_TO_GO):
+        terminating = cluster.kubectl("get", "namespaces", "-o", f"jsonpath={going}").split()
+        listed = "{range .items[*]}{.metadata.namespace}/{.metadata.name} {end}"
+        jobs = cluster.kubectl("get", "sj", "--all-namespaces", "-o", f"jsonpath={listed}").split()
+        if not any(job.partition("/")[0] in terminating for job in jobs):
+            break
+        time.sleep(1)
+    return jobs
 
 
 def _install_crd(cluster: ChosenCluster) -> None:
@@ -168,7 +189,6 @@ def delete_now(cluster: ChosenCluster, namespace: Namespace, monkeypatch: pytest
 
     Returns the moment before the request.
     """
-    import time
 
     def delete(pod: str) -> float:
         async def ask() -> float:

@@ -27,12 +27,13 @@ from streamingjob_operator.manifests.pod_security import (
     scratch_mounts,
     scratch_volumes,
 )
-from streamingjob_operator.manifests.pod_template import merge_pod_template
+from streamingjob_operator.manifests.pod_template import OWN_VOLUME_PREFIX, merge_pod_template
 from streamingjob_operator.manifests.storage import storage_environment_sources, storage_mounts, storage_volumes
 from streamingjob_operator.manifests.stored_spec import EXECUTOR_KEY, MANIFEST_KEY, StoredSpec
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 CONFIG_DIRECTORY = "/etc/streamingjob"
+CONFIG_VOLUME = f"{OWN_VOLUME_PREFIX}config"
 TERMINATION_GRACE_SECONDS = 30
 
 # In executors Spark sets it.
@@ -113,7 +114,7 @@ def _container(owner: Owner, stored: StoredSpec, program: tuple[str, ...], gener
         # The driver writes its report; one that could not leaves its last log lines instead.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+            {"name": CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             *scratch_mounts(),
             *storage_mounts(spec),
         ],
@@ -200,4 +201,4 @@ def _config_volume(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
     if code is not None:
         item = {"key": code.key, "path": f"pipeline/{code.key}"}
         sources.append({"configMap": {"name": code.name, "items": [item]}})
-    return {"name": "config", "projected": {"defaultMode": 0o440, "sources": sources}}
+    return {"name": CONFIG_VOLUME, "projected": {"defaultMode": 0o440, "sources": sources}}
