@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +21,7 @@ from localcluster.node import Node
 from localcluster.testing.chosen_cluster import ChosenCluster
 from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
 from localcluster.testing.namespace import Namespace
-from streaming_job import OWN_NODE, StreamingJob
+from streaming_job import OWN_NODE, StreamingJob, moment
 
 from streamingjob_operator.kube import PODS, Kube
 
@@ -85,10 +88,22 @@ class Operator:
         selector = "app.kubernetes.io/name=streamingjob-operator"
         return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]
 
-    def leader(self) -> str:
-        """The pod that holds the lease; its process may be gone already."""
-        lease = self.namespace.get("lease", self.release) or {"spec": {}}
-        return str(lease["spec"].get("holderIdentity", "")).rpartition("-")[0]
+    def lease(self) -> tuple[str, float]:
+        """The pod that holds it, and when it was last renewed."""
+        spec = (self.namespace.get("lease", self.release) or {}).get("spec", {})
+        return str(spec.get("holderIdentity", "")).rpartition("-")[0], moment(spec["renewTime"])
+
+    def kill_process(self, pod: str) -> float:
+        """At once, so that it cannot even give back its lease; the moment after. Kubernetes starts another in that pod.
+
+        In a cluster whose processes are not on this machine the pod is deleted.
+        """
+        if self._cluster.local is None:
+            self.namespace.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
+        else:
+            for pid in _processes_of(pod):
+                os.kill(pid, signal.SIGKILL)
+        return time.time()
 
     def kill(self) -> None:
         """As a crash or a lost node would: it gets no time to finish anything."""
@@ -99,6 +114,15 @@ class Operator:
 
     def log(self) -> str:
         return self.namespace.kubectl("logs", f"deployment/{self.release}", "--tail=200")
+
+
+def _processes_of(pod: str) -> list[int]:
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOSTNAME={pod}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
 
 
 def _options(values: list[str]) -> list[str]:
