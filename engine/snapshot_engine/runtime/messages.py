@@ -229,6 +229,22 @@ class PauseSources:
 
 
 @dataclass(frozen=True)
+class SourceTime:
+    """How far a source subtask has come in event time; None: it holds nobody back."""
+
+    subtask: str
+    time: int | None
+
+
+@dataclass(frozen=True)
+class LeastTime:
+    """How far the slowest has come of the sources that keep together; None: nobody is held back."""
+
+    group: int
+    time: int | None
+
+
+@dataclass(frozen=True)
 class Stop:
     """End now, without a snapshot."""
 
@@ -263,6 +279,8 @@ _KINDS = {
         Pressure,
         LogFull,
         PauseSources,
+        SourceTime,
+        LeastTime,
         Stop,
     )
 }
@@ -293,6 +311,8 @@ Message = (
     | Pressure
     | LogFull
     | PauseSources
+    | SourceTime
+    | LeastTime
     | Stop
 )
 

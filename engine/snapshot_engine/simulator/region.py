@@ -24,7 +24,7 @@ from snapshot_engine.simulator.channels import (
     SegmentPort,
 )
 from snapshot_engine.simulator.loops import Head
-from snapshot_engine.simulator.operators import KINDS
+from snapshot_engine.simulator.operators import KINDS, Source
 from snapshot_engine.simulator.storage import Manifest
 from snapshot_engine.simulator.subtask import Subtask, SubtaskState
 from snapshot_engine.simulator.topology import Edge, Split
@@ -199,6 +199,9 @@ class RegionInstance:
             elif kind == "completed":
                 subtask.completed(cast(int, arguments[0]))
                 self.publish(subtask, arguments[1])
+            elif arguments[0] == self.attempt and kind == "least_time":
+                if isinstance(subtask, Source) and subtask.drift is not None:
+                    subtask.drift.told(cast(int | None, arguments[1]))
             elif arguments[0] == self.attempt:
                 self._hear_of_loop(subtask, kind, *cast(tuple[int, ...], arguments[1:]))
 

@@ -46,6 +46,8 @@ class WorldConfig:
     shows_rounds: bool = False
     """Whether a copy of each record leaves the loop whenever it goes round."""
     fault_rate: float = 0.01
+    max_drift: int | None = None
+    """How far sources may be ahead of the slowest; None: as far as they like."""
     slow_slot: int | None = None
     """The slots of this number hear late what drivers say: what is true when the others hear it may be so no more."""
 
@@ -61,6 +63,8 @@ def _kinds_of_job(topology: Topology, config: WorldConfig) -> Iterator[str]:
         yield "at least once"
     if config.deterministic:
         yield "deterministic region"
+    if config.max_drift is not None:
+        yield "sources that keep together"
 
 
 class World:
