@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -182,6 +183,38 @@ def test_checkpoints_go_on_after_a_deterministic_producer_restarted_alone_while_
         job.master.cancel("as wanted")
 
     result = run_pipeline(pipeline, storage=tmp_path / "ck", interval=0.05, meanwhile=kill_both, heartbeat_timeout=60.0)
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+
+
+def test_a_producer_that_catches_up_does_not_pause_for_a_log_that_only_a_checkpoint_would_empty(tmp_path: Path) -> None:
+    """No checkpoint is triggered before it has caught up: both would wait for each other."""
+    gate = tmp_path / "gate"
+
+    def opens(row) -> bool:
+        while not gate.exists():
+            time.sleep(0.01)
+        return True
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(None, rate=20_000.0), uid="source").deterministic()
+        middle = source.exchange("durable").rebalance().filter(lambda row: True).uid("middle")
+        middle.exchange("durable", budget=100_000).rebalance().filter(opens).uid("last").sink_to(
+            DiscardSink(), uid="out"
+        )
+
+    async def kill_the_paused_source(job: RunningJob) -> None:
+        source = job.master.regions[region_of(job, "source")]
+        await until(lambda: source.paused)
+        os.kill(source.connections[0].hello.pid, signal.SIGKILL)
+        await until(lambda: source.run.attempt.number == 2 and source.run.state.value == "Running")
+        gate.touch()
+        await asyncio.wait_for(completed(job, job.board.status.checkpoint.completed + 2), STANDS_STILL_SECONDS)
+        assert job.master.regions[region_of(job, "middle")].run.attempt.number == 1
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline, storage=tmp_path / "ck", interval=0.1, meanwhile=kill_the_paused_source, heartbeat_timeout=60.0
+    )
     assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
 
 
