@@ -99,13 +99,17 @@ class DataStream:
         delay: DurationLike = "0s",
         *,
         idle_timeout: DurationLike | None = None,
+        max_drift: DurationLike | None = None,
     ) -> DataStream:
         """Take event time from a column (epoch milliseconds or timestamp) or a function of the record.
 
         Rows may be late by up to `delay`. A source split that is silent for `idle_timeout` no longer holds
-        back the others.
+        back the others. One that is ahead of the slowest by more than `max_drift` is not read until the
+        others have come closer: so much lies in open windows, and no more.
         """
-        return self._then("with_watermark", lambda input: steps.watermark(event_time, delay, idle_timeout, input))
+        return self._then(
+            "with_watermark", lambda input: steps.watermark(event_time, delay, idle_timeout, max_drift, input)
+        )
 
     # -- keys, and several streams
     # ----------------------------------------------------------------------------------

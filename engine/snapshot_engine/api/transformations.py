@@ -126,12 +126,14 @@ def watermark(
     event_time: str | Callable[[Any], int],
     delay: DurationLike,
     idle_timeout: DurationLike | None,
+    max_drift: DurationLike | None,
     input: StreamType,
 ) -> Step:
     from snapshot_engine.operators.watermarks import WatermarkOperator
 
     delay_ms = milliseconds(delay)
     idle_ms = None if idle_timeout is None else positive_milliseconds(idle_timeout, "idle_timeout")
+    drift_ms = None if max_drift is None else positive_milliseconds(max_drift, "max_drift")
     if isinstance(event_time, str):
         time = EventTime(_time_column(event_time, input))
         output = StreamType(input.schema, time)
@@ -142,9 +144,15 @@ def watermark(
         output = StreamType(with_hidden_time(input.schema), time)
         extract = event_time
     factory = partial(
-        WatermarkOperator, event_time=time, delay_ms=delay_ms, idle_timeout_ms=idle_ms, input=input, extract=extract
+        WatermarkOperator,
+        event_time=time,
+        delay_ms=delay_ms,
+        idle_timeout_ms=idle_ms,
+        input=input,
+        extract=extract,
+        keeps_together=drift_ms is not None,
     )
-    return Step(factory, output, stateful=True, uid_by_input=True)
+    return Step(factory, output, stateful=True, uid_by_input=True, max_drift_ms=drift_ms)
 
 
 def _time_column(column: str, input: StreamType) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from snapshot_engine.graph.drift_groups import drift_groups
 from snapshot_engine.graph.job_graph import JobEdge, JobGraph, Partitioning
 from snapshot_engine.graph.loops import edges_inside_loops, edges_with_rounds
 from snapshot_engine.graph.regions import Region as Region
@@ -78,6 +79,7 @@ class ExecutionGraph:
         self.inputs = InputChannels(graph)
         self.outputs = OutputChannels(graph)
         self.regions = regions_of(graph)
+        self.drift_groups = drift_groups(graph)
         self.round_edges = edges_with_rounds(graph)
         self.loop_vertices = frozenset(edge.consumer for edge in edges_inside_loops(graph.edges))
         self.region_of = {subtask: region for region in self.regions for subtask in region.subtasks}

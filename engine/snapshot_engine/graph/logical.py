@@ -34,6 +34,8 @@ class Step:
     """Whether its state belongs to its input, so that a uid derived from the input's is good enough."""
     needs: tuple[str, ...] | None = None
     """The input columns it looks at, where it is known to need no others."""
+    max_drift_ms: int | None = None
+    """How far the splits of its source may be ahead of the slowest in event time."""
 
 
 @dataclass(frozen=True)

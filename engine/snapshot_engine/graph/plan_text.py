@@ -36,7 +36,12 @@ def _lines(view: PlanView) -> Iterator[str]:
 
 
 def _vertex_lines(vertex: VertexView) -> Iterator[str]:
-    known = (("source", vertex.source), ("deterministic", vertex.deterministic), (vertex.loop, vertex.loop))
+    known = (
+        ("source", vertex.source),
+        (vertex.drift, vertex.drift),
+        ("deterministic", vertex.deterministic),
+        (vertex.loop, vertex.loop),
+    )
     traits = ", ".join(str(trait) for trait, holds in known if holds)
     yield f"  {vertex.uid} ×{vertex.parallelism}{f' ({traits})' if traits else ''}"
     width = max(len(operator.name) for operator in vertex.operators)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from snapshot_engine.graph.drift_groups import DriftGroup
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import Exchange, JobEdge, JobGraph, JobVertex
 from snapshot_engine.graph.regions import Region, cuts
@@ -30,6 +31,8 @@ class VertexView:
     operators: tuple[OperatorView, ...]
     loop: str | None = None
     """What it is to a loop, in words: its head; None for all others."""
+    drift: str | None = None
+    """How far it may be ahead of the slowest source, in words; None where it need not wait."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def view_of(graph: JobGraph) -> PlanView:
         job=graph.name,
         key_groups=graph.key_groups,
         slots=sum(len(region.slots()) for region in execution.regions),
-        vertices=tuple(_vertex_view(vertex) for vertex in graph.vertices.values()),
+        vertices=tuple(_vertex_view(vertex, execution.drift_groups) for vertex in graph.vertices.values()),
         edges=tuple(_edge_view(edge, interval) for edge in graph.edges),
         groups=tuple(_groups(graph, execution.regions)),
         latency=_path_latency(graph, interval),
@@ -96,7 +99,7 @@ def view_of(graph: JobGraph) -> PlanView:
     )
 
 
-def _vertex_view(vertex: JobVertex) -> VertexView:
+def _vertex_view(vertex: JobVertex, drift_groups: Iterable[DriftGroup]) -> VertexView:
     operators = tuple(
         OperatorView(operator.uid, operator.name, str(operator.location), operator.stateful)
         for operator in vertex.operators
@@ -109,7 +112,12 @@ def _vertex_view(vertex: JobVertex) -> VertexView:
         vertex.declared_deterministic,
         operators,
         None if vertex.loop is None else f"head of a loop{' with rounds' if vertex.loop.rounds else ''}",
+        next((_drift(group) for group in drift_groups if vertex.uid in group.vertices), None),
     )
+
+
+def _drift(group: DriftGroup) -> str:
+    return f"at most {format_duration(group.drift_ms / 1000)} ahead of the slowest"
 
 
 def _edge_view(edge: JobEdge, interval: float | None) -> EdgeView:

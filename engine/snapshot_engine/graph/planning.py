@@ -11,6 +11,7 @@ import pyarrow as pa
 from snapshot_engine.graph import loop_checks, pipeline_checks, region_checks
 from snapshot_engine.graph.blocking_checks import check_blocking_results
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
+from snapshot_engine.graph.drift_groups import check_drifts
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
 from snapshot_engine.graph.logical import LogicalGraph, LogicalNode
@@ -132,6 +133,7 @@ def _operator(node: LogicalNode, uid: str) -> OperatorNode:
         source=node.source,
         sink=node.sink,
         nondeterminism=step.nondeterminism if step else None,
+        max_drift_ms=step.max_drift_ms if step else None,
     )
 
 
@@ -165,6 +167,7 @@ def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem],
     for problem, is_error in (*region_checks.check_cuts(execution), *check_blocking_results(execution)):
         (problems if is_error else warnings).append(problem)
     problems.extend(region_checks.check_determinism(execution))
+    problems.extend(check_drifts(graph))
     problems.extend(loop_checks.check_rounds(execution))
     return _spread_determinism(execution)
 

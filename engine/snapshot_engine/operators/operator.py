@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from snapshot_engine.operators.portions import UNLIMITED
 from snapshot_engine.operators.records import Records
+from snapshot_engine.protocol.source_drift import SourceDrift
 from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.state.handles import OperatorState, PieceHandle
 
@@ -65,6 +66,8 @@ class Origin:
     """Whether rows are to follow that would have come in the same batch, were it not cut to save time."""
     reading: set[str] = field(default_factory=set)
     """Splits that are being read, whether rows came yet or not: the watermark waits for the first rows of each."""
+    drift: SourceDrift | None = None
+    """Says which splits must not be read now; None where no source has to wait for others."""
 
 
 @dataclass
@@ -202,6 +205,7 @@ class SourceStatus(IntEnum):
     MORE = 0  # a batch was emitted: call again as soon as there is room
     NOTHING = 1  # nothing to read right now: call again at `next_deadline`, or after a few milliseconds
     ENDED = 2  # all splits have ended: no call any more
+    HELD = 3  # all that could be read is ahead of other sources: call again after a few milliseconds
 
 
 def iterate_states(states: Iterable[OperatorState], kind: str) -> list[OperatorState]:

@@ -88,8 +88,13 @@ class SourceReaderOperator(SourceOperator):
             self._start(split)
 
     def poll(self, most_rows: int = MOST_ROWS) -> SourceStatus:
+        held = False
         for _ in range(len(self._open) + len(self._waiting)):
             split = self._open[0]
+            if self._must_wait(split):
+                held = True
+                self._open.rotate(-1)
+                continue
             whole = self._rest_of_batch or self.batch_rows
             asked = min(whole, most_rows)
             try:
@@ -112,7 +117,14 @@ class SourceReaderOperator(SourceOperator):
                 return SourceStatus.MORE
             if self._sequential:
                 break
-        return SourceStatus.NOTHING if self._open else SourceStatus.ENDED
+        if not self._open:
+            return SourceStatus.ENDED
+        return SourceStatus.HELD if held else SourceStatus.NOTHING
+
+    def _must_wait(self, split: _Split) -> bool:
+        """A batch that is begun is read to its end: until then its split is the first, and its watermark is due."""
+        drift = self._origin.drift
+        return drift is not None and split.name in drift.held and not self._rest_of_batch
 
     def _count(self, rows: int, rest_of_batch: int) -> None:
         self.rows_read += rows

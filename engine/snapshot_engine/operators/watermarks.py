@@ -17,6 +17,7 @@ from snapshot_engine.operators.records import Records, to_records
 from snapshot_engine.operators.stream_type import HIDDEN_TIME, EventTime, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError, shown
 from snapshot_engine.protocol.elements import MAX_WATERMARK, MIN_WATERMARK
+from snapshot_engine.protocol.source_drift import SourceDrift
 from snapshot_engine.state.handles import OperatorState
 
 KIND = "watermark"
@@ -44,7 +45,8 @@ class WatermarkOperator(Operator):
     split of which nothing was read yet holds it back. A split that was silent for `idle_timeout_ms` of processing
     time does not; when all are, the output is declared idle.
 
-    `extract` gives the event time of a record that has no column for it: epoch milliseconds, or a datetime.
+    `extract` gives the event time of a record that has no column for it: epoch milliseconds, or a datetime. With
+    `keeps_together` the source hears how far each split has come; one that has to wait for others is not idle.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class WatermarkOperator(Operator):
         idle_timeout_ms: int | None,
         input: StreamType,
         extract: Callable[[Any], int | dt.datetime] | None = None,
+        keeps_together: bool = False,
     ) -> None:
         self.event_time = event_time
         self.delay_ms = delay_ms
         self.idle_timeout_ms = idle_timeout_ms
         self.input = input
         self.extract = extract
+        self.keeps_together = keeps_together
         self.name = "?"
         self._splits: dict[str, _Split] = {}
         self._emitted = MIN_WATERMARK
@@ -67,12 +71,14 @@ class WatermarkOperator(Operator):
         self._held_back = False
         self._all_idle = False
         self._origin = Origin()
+        self._drift: SourceDrift | None = None
 
     def open(self, context: OperatorContext) -> None:
         self.name = context.name
         self._uid = context.uid
         self._clock = context.clock
         self._origin = context.origin
+        self._drift = context.origin.drift if self.keeps_together else None
         states = iterate_states(context.restored, KIND)
         if states:
             self._emitted = min(state.meta["watermark"] for state in states)
@@ -104,18 +110,20 @@ class WatermarkOperator(Operator):
             return self._clock()  # the rest of the batch has not come
         if self.idle_timeout_ms is None or self._all_idle:
             return None
-        waiting = [split.active_at for split in self._relevant() if not split.idle]
+        waiting = [split.active_at for split in self._relevant().values() if not split.idle]
         return min(waiting) + self.idle_timeout_ms if waiting else None
 
     def on_deadline(self, now: int) -> None:
         self._held_back = self._held_back and self._origin.more_of_batch
         splits = self._relevant()
         if self.idle_timeout_ms is not None:
-            for split in splits:
+            for name, split in splits.items():
+                if self._drift is not None and name in self._drift.held:
+                    split.active_at = now
                 split.idle = split.idle or split.active_at + self.idle_timeout_ms <= now
         if not self._held_back:
             self._advance()
-        if splits and all(split.idle for split in splits) and not self._all_idle:
+        if splits and all(split.idle for split in splits.values()) and not self._all_idle:
             self._all_idle = True
             self.output.idle()
 
@@ -123,7 +131,7 @@ class WatermarkOperator(Operator):
         splits = {name: split.latest for name, split in self._splits.items() if split.latest is not None}
         return _WatermarkSnapshot(self._uid, {"watermark": self._emitted, "splits": splits})
 
-    def _relevant(self) -> list[_Split]:
+    def _relevant(self) -> dict[str, _Split]:
         """The splits that have not ended; those just begun are heard of here for the first time."""
         for name in self._origin.reading:
             if name not in self._splits:
@@ -131,11 +139,20 @@ class WatermarkOperator(Operator):
         for name in self._origin.ended & self._splits.keys():
             del self._splits[name]
         if not self._origin.reading:
-            return list(self._splits.values())
-        return [split for name, split in self._splits.items() if name in self._origin.reading]
+            return self._splits
+        return {name: split for name, split in self._splits.items() if name in self._origin.reading}
 
     def _advance(self) -> None:
-        moving = [split.latest for split in self._relevant() if not split.idle]
+        splits = self._relevant()
+        if self._drift is not None:
+            self._drift.stands_at(
+                {
+                    name: split.latest - self.delay_ms - 1
+                    for name, split in splits.items()
+                    if split.latest is not None and not split.idle
+                }
+            )
+        moving = [split.latest for split in splits.values() if not split.idle]
         known = [latest for latest in moving if latest is not None]
         watermark = self._emitted
         if known and len(known) == len(moving):

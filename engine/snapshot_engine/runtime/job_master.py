@@ -59,6 +59,7 @@ from snapshot_engine.runtime.slot_task import (
     subtask_key,
 )
 from snapshot_engine.runtime.slot_watch import SlotWatch
+from snapshot_engine.runtime.source_drifts import SourceDrifts
 from snapshot_engine.runtime.starting_checkpoint import readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.manifest import Manifest
@@ -104,6 +105,7 @@ class JobMaster:
         self.cuts = RegionCuts(graph)
         self._deployment = Deployment(graph, self.cuts, self.regions, self.checkpoints.coordinator)
         self._pauses = SourcePauses(self.cuts, self.regions)
+        self._drifts = SourceDrifts(graph, self.regions, self._catches_up, self._later)
         self.watch = SlotWatch(self.regions, launcher, settings, self.events, self.clock, self._region_failed)
         self._facts = FailoverFacts(self.cuts, self._keepers, settings.heartbeat_timeout)
         self._recovery = Recovery(
@@ -293,6 +295,7 @@ class JobMaster:
         """Slots stop by themselves when they are told. Those that do not are given up: their attempt fences them."""
         shell = self.regions[action.region]
         self.events.region_stopping(shell.run)
+        self._drifts.region_away(action.region)
         self._stop_slots(shell, action.reason)
         self._later(self.settings.stop_grace_seconds, self._give_up_slots, shell, action.attempt)
 
@@ -326,12 +329,18 @@ class JobMaster:
         Each slot that keeps logs says so for itself; the others have nothing to say.
         """
         shell = self.regions[region]
-        self._pauses.region_starts(shell)
         shell.catching_up = self.cuts.goes_back_behind_consumers(region, self._went_on())
+        keeping = {slot for slot in shell.run.slots if self.cuts.slot_keeps_logs(region, slot)}
+        shell.behind = keeping if shell.catching_up else set()
+        self._pauses.region_starts(shell)
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
-            if shell.catching_up and self.cuts.slot_keeps_logs(region, slot):
+            if slot in shell.behind:
                 self.checkpoints.hold((region, slot))
+
+    def _catches_up(self, region: int) -> bool:
+        slots = self.regions[region].run.slots
+        return any((region, slot) in self.checkpoints.coordinator.holds for slot in slots)
 
     def _went_on(self) -> list[int]:
         """The regions that are not starting, and not about to: what they have seen, they have seen."""
@@ -407,6 +416,7 @@ class JobMaster:
         if shell.run.slot_registered(connection.slot, connection.attempt, self.clock()):
             self._deployment.deploy(shell, self._restore_of(shell))
             self._pauses.slots_came(shell)
+            self._drifts.tell_region(shell)
         return True
 
     def slot_said(self, connection: SlotConnection, message: m.Message) -> None:
@@ -431,6 +441,7 @@ class JobMaster:
                 subtask = parse_subtask(message.subtask)
                 final = snapshot_of(connection.attempt, message.state, finished=True)
                 self.checkpoints.finished(connection.attempt, subtask, final, message.snapshotted)
+                self._drifts.ended(subtask)
                 shell.finished_subtasks.add(subtask)
                 self._end_slot_if_finished(shell, subtask.index)
             case m.InputsEnded():
@@ -443,9 +454,13 @@ class JobMaster:
             case m.Pressure():
                 self.checkpoints.request_checkpoint()
             case m.CaughtUp():
+                self._pauses.slot_caught_up(shell, connection.slot)
                 self.checkpoints.release((connection.region, connection.slot))
+                self._drifts.tell_region(shell)
             case m.LogFull():
                 self._pauses.log_full(shell, connection.slot, message.full)
+            case m.SourceTime():
+                self._drifts.said(shell, parse_subtask(message.subtask), message.time)
             case m.Failed():
                 self._slot_failed(shell, connection, message)
             case m.ChannelLost():
@@ -503,6 +518,7 @@ class JobMaster:
         self._perform(self._recovery.slot_finished(region, slot, attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
+            self._deployment.region_finished(shell)
             self._loops.region_finished(shell.run.region)
             self._stop_slots(shell, "the region has finished")
 

@@ -59,6 +59,15 @@ class Connect:
 
 
 @dataclass(frozen=True)
+class ConsumersFinished:
+    """The consumers of these channels have finished, perhaps without having said how far they had come: whoever is
+    catching up with them need not wait for their word.
+    """
+
+    channels: list[str]
+
+
+@dataclass(frozen=True)
 class Ready:
     """All subtasks of the slot are restored and running."""
 
@@ -220,6 +229,22 @@ class PauseSources:
 
 
 @dataclass(frozen=True)
+class SourceTime:
+    """How far a source subtask has come in event time; None: it holds nobody back."""
+
+    subtask: str
+    time: int | None
+
+
+@dataclass(frozen=True)
+class LeastTime:
+    """How far the slowest has come of the sources that keep together; None: nobody is held back."""
+
+    group: int
+    time: int | None
+
+
+@dataclass(frozen=True)
 class Stop:
     """End now, without a snapshot."""
 
@@ -246,7 +271,7 @@ _KINDS = {
         Failed,
         ChannelLost,
         Connect,
-        InputsEnded,
+        ConsumersFinished,
         Pin,
         Pinned,
         Unpin,
@@ -254,6 +279,8 @@ _KINDS = {
         Pressure,
         LogFull,
         PauseSources,
+        SourceTime,
+        LeastTime,
         Stop,
     )
 }
@@ -276,7 +303,7 @@ Message = (
     | Failed
     | ChannelLost
     | Connect
-    | InputsEnded
+    | ConsumersFinished
     | Pin
     | Pinned
     | Unpin
@@ -284,6 +311,8 @@ Message = (
     | Pressure
     | LogFull
     | PauseSources
+    | SourceTime
+    | LeastTime
     | Stop
 )
 

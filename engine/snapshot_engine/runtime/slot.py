@@ -43,6 +43,8 @@ from snapshot_engine.storage.pieces import PieceWriter
 FLUSH_SECONDS = 0.005
 """How long rows may wait for company while the slot is busy with other things."""
 LONGEST_WAIT_SECONDS = 0.1
+SOURCE_TIME_MS = 10
+"""Between two words of how far sources have come: event time may run quickly."""
 TURN_SECONDS = 0.005
 """A consumer goes on for so long before a source is asked for more: queues stay short, and barriers are quick."""
 SWITCH_SECONDS = 0.0005
@@ -94,6 +96,9 @@ class Slot:
         self._awaiting_output = True
         self._next_heartbeat = 0.0
         self._flushed_at = 0.0
+        self._drifting: list[Subtask] = []
+        """Sources that keep together with others in event time."""
+        self._next_source_time = 0
 
     def run(self) -> None:
         """Everything, from the first word to the last."""
@@ -134,6 +139,7 @@ class Slot:
     def _deploy(self, deploy: m.Deploy) -> None:
         started = time.perf_counter()
         self._parts.build(deploy)
+        self._drifting = [subtask for subtask in self._parts.subtasks if subtask.drift is not None]
         for greeting, connection in self._early:
             if not self._admit(greeting, connection):
                 connection.close()
@@ -171,6 +177,7 @@ class Slot:
             self._hand_in_snapshots()
             if self._awaiting_output:
                 self._tell_first_output()
+            self._say_source_times(now)
             self._beat()
 
     def _tell_first_output(self) -> None:
@@ -178,6 +185,20 @@ class Slot:
         if any(subtask.has_worked for subtask in self._parts.subtasks if subtask.id.vertex in self._last_vertices):
             self._awaiting_output = False
             self._control.send(m.FirstOutput())
+
+    def _say_source_times(self, now: int) -> None:
+        """For sources that keep together: others may have to wait for them, or may go on."""
+        if self._drifting and now >= self._next_source_time:
+            for subtask in self._drifting:
+                if subtask.drift is not None and subtask.drift.has_news:
+                    self._next_source_time = now + SOURCE_TIME_MS
+                    self._control.send(m.SourceTime(subtask_key(subtask.id), subtask.drift.say()))
+
+    def _hear_least_time(self, message: m.LeastTime) -> None:
+        vertices = self._task.graph.drift_groups[message.group].vertices
+        for subtask in self._drifting:
+            if subtask.id.vertex in vertices:
+                subtask.told_least_time(message.time)
 
     def _flush(self, idle: bool) -> bool:
         """Send rows that wait for company: when there is nothing to do, and every few milliseconds otherwise."""
@@ -221,12 +242,16 @@ class Slot:
                     subtask.abort(message.checkpoint)
             case m.Connect():
                 self._exchanges.connect(message.producers)
+            case m.ConsumersFinished():
+                self._exchanges.consumers_finished(message.channels)
             case m.Pin():
                 self._control.send(self._exchanges.pin(message))
             case m.Unpin():
                 self._exchanges.unpin(message.checkpoint)
             case m.PauseSources():
                 self._exchanges.pause_sources(message.paused)
+            case m.LeastTime():
+                self._hear_least_time(message)
             case m.SteerLoop():
                 counted = obey(message, self._parts.subtasks)
                 if counted is not None:

@@ -16,6 +16,7 @@ from snapshot_engine.operators.operator import OperatorContext, Origin, StateRea
 from snapshot_engine.protocol.alignment import Alignment, DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
 from snapshot_engine.protocol.round_ends import RoundEnds
+from snapshot_engine.protocol.source_drift import SourceDrift
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.runtime import channel_times
 from snapshot_engine.runtime import messages as m
@@ -156,8 +157,13 @@ class SlotSubtasks:
         if restored["finished"]:
             subtask.end_at_once()
         else:
-            chain.open(self._contexts(id, restored))
+            subtask.drift = self._drift(id)
+            chain.open(self._contexts(id, restored, subtask.drift))
         return subtask
+
+    def _drift(self, id: SubtaskId) -> SourceDrift | None:
+        groups = [group for group in self._graph.drift_groups if id.vertex in group.vertices]
+        return SourceDrift(groups[0].drift_ms) if groups else None
 
     def _channels_to(self, id: SubtaskId) -> tuple[list[ChannelId], list[ChannelId]]:
         """The regular input channels, and those by which a loop leads back here."""
@@ -209,9 +215,9 @@ class SlotSubtasks:
         self.remote_outputs[channel] = SocketOutbound(channel, self._poller)
         return self.remote_outputs[channel]
 
-    def _contexts(self, id: SubtaskId, restored: Mapping[str, Any]) -> list[OperatorContext]:
+    def _contexts(self, id: SubtaskId, restored: Mapping[str, Any], drift: SourceDrift | None) -> list[OperatorContext]:
         vertex = self._graph.graph.vertices[id.vertex]
-        origin = Origin()
+        origin = Origin(drift=drift)
         return [
             OperatorContext(
                 job=self._task.job,

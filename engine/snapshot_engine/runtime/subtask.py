@@ -25,6 +25,7 @@ from snapshot_engine.protocol.elements import (
 )
 from snapshot_engine.protocol.loop_end import LoopCounts
 from snapshot_engine.protocol.round_ends import RoundEnds
+from snapshot_engine.protocol.source_drift import SourceDrift
 from snapshot_engine.protocol.watermarks import WatermarkMerge
 from snapshot_engine.runtime.chain import Chain
 from snapshot_engine.runtime.exchanges.segment_reading import SegmentQueue
@@ -108,6 +109,8 @@ class Subtask:
         """Whether any row has passed through it since it was restored."""
         self.exchanges = exchanges
         self.sources_paused = False
+        self.drift: SourceDrift | None = None
+        """Where it is a source that keeps together with others."""
         self._pipelined = [queue for queue in queues if type(queue) is InboundQueue]
         self._open_queues = [queue for queue in queues if queue.channel not in ended]
         self._inputs_ended = inputs_ended
@@ -196,6 +199,12 @@ class Subtask:
         waits = self._is_source and may_run and self.router.has_room()
         return self._idle_until if waits else None
 
+    def told_least_time(self, time: int | None) -> None:
+        """How far the slowest has come of the sources that keep together with this one."""
+        if self.drift is not None:
+            self.drift.told(time)
+            self._idle_until = 0
+
     def trigger(self, barrier: Barrier, stop: bool) -> None:
         """A checkpoint begins here: the position is recorded, and the barrier goes out behind what was emitted.
 
@@ -255,8 +264,8 @@ class Subtask:
             self.has_worked = True
             self._timed.took(source.rows_read - read_before, seconds)
             return True
-        if status == SourceStatus.NOTHING:
-            self.activity.wait(Waiting.FOR_INPUT)
+        if status != SourceStatus.ENDED:
+            self.activity.wait(Waiting.FOR_INPUT if status == SourceStatus.NOTHING else Waiting.FOR_ROOM)
             self._idle_until = self.chain.head.next_deadline() or now_ms + SOURCE_PAUSE_MS
             return False
         self.chain.head.on_watermark(MAX_WATERMARK)

@@ -85,6 +85,8 @@ class Driver:
         self._finishing = False
         self._finished: dict[tuple[int, Attempt], set[SubtaskId]] = {}
         self._loops = LoopEnds(self)
+        drift = world.config.max_drift
+        self._together = None if drift is None else world.parts.group_time(drift)
         self.over: set[int] = set()
         """Checkpoints that have completed or were aborted."""
         self._unreadable: set[ChannelId] = set()
@@ -286,6 +288,7 @@ class Driver:
                     self.coordinate(self.coordinator.suspend(action.reason, self.world.now))
                 case StopSlots():
                     self._deadlines[action.region, action.attempt] = self.world.now + STOP_PATIENCE
+                    self._sources_away(action.region)
                     self.world.stop_slots(self, action.region, action.attempt)
                 case StartRegions():
                     self._start(action)
@@ -372,7 +375,10 @@ class Driver:
             case "finished":
                 subtask, name, snapshotted = cast(tuple[SubtaskId, str, int], arguments)
                 self.coordinate(self.coordinator.finished(subtask, attempt, name, snapshotted, now))
+                self._source_ended(region, attempt, subtask)
                 self._subtask_finished(region, attempt, subtask)
+            case "source_time":
+                self._source_stands_at(region, attempt, *cast(tuple[SubtaskId, int | None], arguments))
             case "inputs_ended":
                 self.coordinate(self.coordinator.inputs_ended(cast(SubtaskId, arguments[0]), attempt, now))
                 if self.recovery.runs[region].accepts(attempt):
@@ -380,6 +386,7 @@ class Driver:
             case "caught_up":
                 if self.recovery.runs[region].accepts(attempt):
                     self.coordinate(self.coordinator.release((region, arguments[0]), now))
+                    self._tell_least_time(region)
             case "counts":
                 self._loops.hear_counts(region, attempt, *cast(tuple[SubtaskId, int, LoopCounts], arguments))
             case "refused":
@@ -389,6 +396,37 @@ class Driver:
             case _:
                 self._hear_of_slot(kind, region, attempt, cast(int, arguments[0]))
         self.after_event()
+
+    def _source_stands_at(self, region: int, attempt: Attempt, subtask: SubtaskId, time: int | None) -> None:
+        assert self.recovery is not None
+        run = self.recovery.runs[region]
+        if self._together is not None and run.accepts(attempt) and run.state in ACTIVE:
+            self._together.stands_at(subtask, time)
+            self._tell_news_of_sources()
+
+    def _source_ended(self, region: int, attempt: Attempt, subtask: SubtaskId) -> None:
+        assert self.recovery is not None
+        if self._together is not None and self.recovery.runs[region].accepts(attempt):
+            self._together.ended(subtask)
+            self._tell_news_of_sources()
+
+    def _sources_away(self, region: int) -> None:
+        if self._together is not None:
+            self._together.away(self.world.topology.regions[region])
+            self._tell_news_of_sources()
+
+    def _tell_news_of_sources(self) -> None:
+        if self._together is not None and self._together.has_news:
+            self._together.tell()
+            for region in self.world.topology.regions:
+                self._tell_least_time(region)
+
+    def _tell_least_time(self, region: int) -> None:
+        """One that catches up waits for nobody: checkpoints wait for it, and others may wait for those."""
+        if self._together is not None:
+            slots = self.world.topology.slots(region)
+            catches_up = any((region, slot) in self.coordinator.holds for slot in slots)
+            self.world.post.tell_region(self, region, "least_time", None if catches_up else self._together.told)
 
     def _refused(self, region: int, attempt: Attempt, channel: ChannelId, producer: int, of: Attempt) -> None:
         """A consumer cannot read a log: its producer has to make it again, unless that was restarted since."""
@@ -409,6 +447,7 @@ class Driver:
         hosted = {each for each in topology.regions[region] if each.index == slot}
         if hosted <= finished and not topology.slot_keeps_logs(region, slot):
             self._recover(self.recovery.slot_finished(region, slot, attempt, self.world.now))
+            self.world.logs.region_finished(self, region)
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None
@@ -417,6 +456,7 @@ class Driver:
             case "slot_up":
                 if self.recovery.slot_registered(region, slot, attempt, now):
                     self.world.let_run(self, region, attempt)
+                    self._tell_least_time(region)
             case "slot_runs":
                 self._recover(self.recovery.slot_running(region, slot, attempt, now))
             case "gone":

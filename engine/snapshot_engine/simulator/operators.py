@@ -12,6 +12,7 @@ from snapshot_engine.simulator.records import WINDOW, Batch, count
 from snapshot_engine.simulator.subtask import Subtask
 from snapshot_engine.simulator.topology import Kind
 
+SPLIT = "the only one"
 IDLE = 0.04  # how often a source says that it will be silent
 
 
@@ -28,6 +29,8 @@ class Source(Subtask):
         self.position, self.furthest = own if isinstance(own, SourceState) else SourceState()
         self.split = self.world.records.splits[self.id.vertex, self.id.index]
         self.stopped_for: int | None = None
+        drift = self.world.config.max_drift
+        self.drift = None if drift is None else self.world.parts.source_drift(drift)
 
     def own_state(self) -> SourceState:
         return SourceState(self.position, self.furthest)
@@ -35,12 +38,16 @@ class Source(Subtask):
     def step(self) -> bool:
         if self.finished or self.stopped_for is not None or self.instance.is_paused() or self._is_held_back():
             return False
+        if self.drift is not None and self.drift.held:
+            self.world.covered.add("source held")
+            return False
         if self.position == len(self.split):
             self.end_of_time()
             self.finish()
             return True
         if self.random.random() < IDLE:
             self.broadcast(Idle())
+            self._stands_at({})
             return True
         self._read()
         return True
@@ -53,6 +60,13 @@ class Source(Subtask):
         self.furthest = max(self.furthest, max(self.world.records.time[record] for record in batch))
         if self.random.random() < 0.6:
             self.broadcast(Watermark(self.furthest - self.world.config.watermark_delay))
+        self._stands_at({SPLIT: self.furthest})
+
+    def _stands_at(self, times: dict[str, int]) -> None:
+        if self.drift is not None:
+            self.drift.stands_at(times)
+            if self.drift.has_news:
+                self.instance.send("source_time", self.id.index, self.id, self.drift.say())
 
     def come_up(self) -> None:
         pass

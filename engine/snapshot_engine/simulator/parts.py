@@ -18,6 +18,7 @@ from snapshot_engine.protocol.exchange_receiver import ChannelReceiver
 from snapshot_engine.protocol.loop_end import LoopEnd
 from snapshot_engine.protocol.loop_log import LoopLog
 from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.protocol.source_drift import GroupTime, SourceDrift
 from snapshot_engine.protocol.watermarks import WatermarkMerge
 
 
@@ -32,6 +33,8 @@ class Parts:
     loop_log: Callable[..., LoopLog] = LoopLog
     loop_end: Callable[..., LoopEnd] = LoopEnd
     receiver: Callable[..., ChannelReceiver] = ChannelReceiver
+    source_drift: Callable[[int], SourceDrift] = SourceDrift
+    group_time: Callable[[int], GroupTime] = GroupTime
     # What the shell has to do right; each is the rule, and False or another value breaks it.
     barriers_keep_their_place: bool = True
     connections_are_fenced: bool = True

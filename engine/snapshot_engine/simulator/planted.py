@@ -29,6 +29,7 @@ from snapshot_engine.protocol.exchanges import Exchange
 from snapshot_engine.protocol.loop_end import LoopEnd, LoopEndAction
 from snapshot_engine.protocol.loop_log import AcknowledgeLoop, LoopAction, LoopContents, LoopEntry, LoopLog
 from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.protocol.source_drift import GroupTime, SourceDrift
 from snapshot_engine.protocol.watermarks import WatermarkMerge, WatermarkState
 from snapshot_engine.simulator.parts import Parts
 from snapshot_engine.simulator.schedule import ANY, REAL, Jobs
@@ -220,24 +221,42 @@ class BeginsUnopenedRounds(LoopEnd):
         return LoopEnd._at_rest(self, round, now)
 
 
+class CountsWhoHasEnded(GroupTime):
+    def ended(self, subtask: SubtaskId) -> None:
+        pass
+
+
+class SaysItOnce(SourceDrift):
+    @property
+    def has_news(self) -> bool:
+        return self._said is None and super().has_news
+
+
+APART = Jobs(drifts=0.0)
+"""Only bugs of sources that keep together need such sources to be found."""
+
+
 @dataclass(frozen=True)
 class Bug:
     parts: Parts
-    jobs: Jobs = ANY
+    jobs: Jobs = APART
     """Where it can show: looking for it in other jobs would take longer."""
 
 
-REPLAYING = Jobs((Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3)
+REPLAYING = replace(
+    APART, exchanges=(Exchange.PIPELINED, Exchange.MEMORY, Exchange.DURABLE), loops=0.0, fewest_faults=3
+)
 SIDE_SINKS = replace(REPLAYING, side_sinks=1.0)
-MEMORY = Jobs((Exchange.PIPELINED, Exchange.MEMORY), loops=0.0, fewest_faults=3)
-PIPELINED = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=3)
-BAD_STORAGE = Jobs((Exchange.PIPELINED,), loops=0.0, fewest_faults=6, bad_swaps=0.6)
-FAULTS = Jobs(loops=0.0, fewest_faults=4)
-PARALLEL_LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0, fewest_subtasks=2)
-LOOPS = Jobs((Exchange.PIPELINED, Exchange.DURABLE), loops=1.0)
-LONG_LOOPS = Jobs((Exchange.PIPELINED,), loops=1.0, fewest_subtasks=2, long_loops=True)
+MEMORY = replace(REPLAYING, exchanges=(Exchange.PIPELINED, Exchange.MEMORY))
+PIPELINED = replace(REPLAYING, exchanges=(Exchange.PIPELINED,))
+BAD_STORAGE = replace(PIPELINED, fewest_faults=6, bad_swaps=0.6)
+FAULTS = replace(APART, loops=0.0, fewest_faults=4)
+LOOPS = replace(APART, exchanges=(Exchange.PIPELINED, Exchange.DURABLE), loops=1.0)
+PARALLEL_LOOPS = replace(LOOPS, fewest_subtasks=2)
+LONG_LOOPS = replace(PARALLEL_LOOPS, exchanges=(Exchange.PIPELINED,), long_loops=True)
+TOGETHER = Jobs(drifts=1.0, fewest_faults=2)
 
-NO_BUG = Bug(REAL)
+NO_BUG = Bug(REAL, ANY)
 
 BUGS: dict[str, Bug] = {
     "alignment off": Bug(Parts(alignment=NeverBlocks)),
@@ -274,4 +293,6 @@ BUGS: dict[str, Bug] = {
     "early barrier of another head not held": Bug(Parts(loop_log=LetsEarlyBarriersPass), PARALLEL_LOOPS),
     "termination by a single wave of counts": Bug(Parts(loop_end=OneWaveIsEnough), LONG_LOOPS),
     "round begun before every head has opened it": Bug(Parts(loop_end=BeginsUnopenedRounds), LONG_LOOPS),
+    "a source waits for one that has ended": Bug(Parts(group_time=CountsWhoHasEnded), TOGETHER),
+    "a source says only once how far it has come": Bug(Parts(source_drift=SaysItOnce), TOGETHER),
 }

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from snapshot_engine.simulator.region import RegionInstance
     from snapshot_engine.simulator.world import World
 
+IN_ORDER = frozenset({"source_time", "least_time"})
+"""What is only true until the next one of its kind: it cannot be overtaken on one connection."""
+
 Box = deque[tuple[str, tuple[Any, ...]]]
 
 
@@ -35,8 +38,9 @@ class Post:
         if len(box) > 1 and self._world.faults.happens("message overtaken", 0.03):
             index = 1 + int(self._world.random.random() * (len(box) - 1))
             message = box[index]
-            del box[index]
-            return message
+            if message[0] not in IN_ORDER:
+                del box[index]
+                return message
         return box.popleft()
 
     # To the driver.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from snapshot_engine.protocol.checkpoints import CheckpointConfig
@@ -21,6 +21,7 @@ from snapshot_engine.simulator.world import World, WorldConfig
 ALL_PIPELINED = [Exchange.PIPELINED]
 MIXED = [Exchange.PIPELINED, Exchange.PIPELINED, Exchange.COMMITTED, Exchange.DURABLE, Exchange.MEMORY]
 MOST_FAULTS = 8
+KEEPING_TOGETHER = 0x5EED
 REAL = Parts()
 
 
@@ -34,6 +35,8 @@ class Jobs:
     """How many of them have loops."""
     side_sinks: float = 0.15
     """How many of those without loops have a vertex whose output goes to a sink of its own as well."""
+    drifts: float = 0.2
+    """In how many of them sources keep together in event time."""
     fewest_faults: int = 0
     bad_swaps: float = 0.12
     """How many of the changes of `current` go wrong in storage."""
@@ -73,6 +76,9 @@ def run_schedule(
             topology = with_side_sink(aside, topology, exchanges)
     records = random_records(random, topology, jobs.long_loops)
     config = _random_config(random, topology, jobs.long_loops)
+    together = Random(seed ^ KEEPING_TOGETHER)
+    if together.random() < jobs.drifts:
+        config = replace(config, max_drift=1 + int(together.random() * 6))
     budget = jobs.fewest_faults + int(random.random() * (MOST_FAULTS + 1 - jobs.fewest_faults))
     faults = Faults(random, budget, jobs.bad_swaps)
     world = World(random, topology, records, config, faults, parts, note)

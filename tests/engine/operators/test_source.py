@@ -11,6 +11,7 @@ import pytest
 from snapshot_engine.connectors.protocols import EndOfSplit, Position
 from snapshot_engine.operators.operator import OperatorContext, Origin, SourceStatus, StateTypeChanged
 from snapshot_engine.operators.source import SourceReaderOperator
+from snapshot_engine.protocol.source_drift import SourceDrift
 from snapshot_engine.state.handles import OperatorState
 
 SCHEMA = pa.schema({"split": pa.string(), "n": pa.int64()})
@@ -300,3 +301,31 @@ def test_closing_closes_every_reader_once() -> None:
     reading.operator.close()
     reading.operator.close()
     assert sorted(source.closed) == ["a", "b"]
+
+
+def test_a_split_that_is_ahead_of_others_is_not_read() -> None:
+    reading = Reading(ListSource(_numbers(a=6, b=6)))
+    reading.origin.drift = drift = SourceDrift(10)
+    drift.stands_at({"a": 0, "b": 11})
+    assert reading.poll(2) == [("a", 0), ("a", 1), ("a", 2), ("a", 3)]
+    drift.stands_at({"a": 11, "b": 11})
+    assert reading.poll(2) == [("b", 0), ("b", 1), ("a", 4), ("a", 5)]
+
+
+def test_when_all_splits_wait_nothing_is_read_and_nothing_has_ended() -> None:
+    reading = Reading(ListSource(_numbers(a=2, b=2)))
+    reading.origin.drift = drift = SourceDrift(10)
+    drift.told(0)
+    drift.stands_at({"a": 11, "b": 11})
+    assert reading.operator.poll() == SourceStatus.HELD
+    assert reading.rows == []
+    drift.told(1)
+    assert len(reading.to_end()) == 4
+
+
+def test_a_batch_that_is_begun_is_read_to_its_end_before_its_split_waits() -> None:
+    reading = Reading(ListSource(_numbers(a=4, b=4)), batch_rows=3)
+    reading.origin.drift = drift = SourceDrift(10)
+    reading.poll(most_rows=2)
+    drift.stands_at({"a": 11, "b": 0})
+    assert reading.poll(2) == [("a", 2), ("b", 0), ("b", 1), ("b", 2)]

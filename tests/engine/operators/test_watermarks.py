@@ -13,6 +13,7 @@ from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTim
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.operators.watermarks import WatermarkOperator
 from snapshot_engine.protocol.elements import MAX_WATERMARK
+from snapshot_engine.protocol.source_drift import SourceDrift
 
 SCHEMA = pa.schema([("at", pa.int64())])
 INPUT = StreamType(SCHEMA)
@@ -218,3 +219,27 @@ def test_no_row_within_the_delay_is_ever_behind_the_watermark(
         bench.origin.split = split
         operator.process(0, times(latest[split]))
     assert out.watermarks == sorted(out.watermarks)
+
+
+def test_a_split_that_waits_for_others_is_not_idle(bench: Any) -> None:
+    bench.origin.reading |= {"a", "b"}
+    bench.origin.drift = drift = SourceDrift(100)
+    operator = WatermarkOperator(EventTime("at"), 10, 1000, INPUT, keeps_together=True)
+    out = bench.open(operator)
+    for split, time in (("a", 0), ("b", 500)):
+        bench.origin.split = split
+        operator.process(0, times(time))
+    assert drift.held == {"b"} and drift.say() == -11
+    bench.origin.split = "a"
+    for _ in range(4):
+        bench.now += 600
+        operator.process(0, times(0))
+        operator.on_deadline(bench.now)
+    assert (drift.held, out.idles, out.watermarks) == ({"b"}, 0, [-11])
+    bench.origin.ended.add("a")
+    bench.origin.reading.discard("a")
+    operator.on_deadline(bench.now)
+    assert not drift.held and drift.say() == 489
+    bench.now += 1000
+    operator.on_deadline(bench.now)
+    assert out.idles == 1 and drift.say() is None

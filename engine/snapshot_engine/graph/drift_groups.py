@@ -1,0 +1,81 @@
+"""Which sources keep together in event time: those with a `max_drift` whose rows may meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from snapshot_engine.graph.job_graph import Exchange, JobGraph, JobVertex, OperatorNode
+from snapshot_engine.graph.problems import Problem
+
+
+@dataclass(frozen=True)
+class DriftGroup:
+    vertices: frozenset[str]
+    drift_ms: int
+    """The smallest that was declared among them."""
+
+
+def drift_groups(graph: JobGraph) -> list[DriftGroup]:
+    """Sources are together when edges lead from one to the other, in whatever direction; across a blocking exchange
+    nobody runs at the same time.
+    """
+    parent = {uid: uid for uid in graph.vertices}
+
+    def find(uid: str) -> str:
+        while parent[uid] != uid:
+            uid = parent[uid]
+        return uid
+
+    for edge in graph.edges:
+        if edge.exchange is not Exchange.BLOCKING:
+            parent[find(edge.consumer)] = find(edge.producer)
+    drifts: dict[str, dict[str, int]] = {}
+    for uid, vertex in graph.vertices.items():
+        if vertex.is_source and (declared := _declaring(vertex)):
+            drifts.setdefault(find(uid), {})[uid] = min(node.max_drift_ms or 0 for node in declared)
+    return [DriftGroup(frozenset(group), min(group.values())) for group in drifts.values()]
+
+
+def check_drifts(graph: JobGraph) -> Iterator[Problem]:
+    """A drift holds a source back, so it has to be declared where the source is, and nobody may wait for its end."""
+    for vertex in graph.vertices.values():
+        declared = _declaring(vertex)
+        for node in declared:
+            if not vertex.is_source:
+                yield _problem(
+                    node,
+                    "max_drift makes the splits of a source wait for each other, but this operator is not in one "
+                    "chain with a source: call with_watermark right behind the source, with its parallelism",
+                )
+        if len(declared) > 1:
+            yield _problem(declared[1], f"{declared[0].name!r} has declared a max_drift for this source already")
+        if declared and vertex.is_source and _feeds_blocking(graph, vertex.uid):
+            yield _problem(
+                declared[0],
+                "max_drift would have this source wait for others, while they may wait for the blocking result that "
+                "it feeds: leave max_drift out, or use another exchange",
+            )
+
+
+def _declaring(vertex: JobVertex) -> list[OperatorNode]:
+    return [node for node in vertex.operators if node.max_drift_ms is not None]
+
+
+def _feeds_blocking(graph: JobGraph, vertex: str) -> bool:
+    seen: set[str] = set()
+    waiting = [vertex]
+    while waiting:
+        uid = waiting.pop()
+        if uid in seen:
+            continue
+        seen.add(uid)
+        for edge in graph.outputs_of(uid):
+            if edge.exchange is Exchange.BLOCKING:
+                return True
+            waiting.append(edge.consumer)
+    return False
+
+
+def _problem(node: OperatorNode, message: str) -> Problem:
+    return Problem(message, node.name, node.location)

@@ -1,0 +1,73 @@
+"""Which sources keep together in event time, and where that cannot be."""
+
+from __future__ import annotations
+
+from snapshot_engine.graph.drift_groups import DriftGroup
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.plan_text import plan_as_text
+from snapshot_engine.graph.plan_view import view_of
+
+
+def same(row):
+    return row
+
+
+def timed(env, source, uid, drift=None):
+    return env.from_source(source, name=uid, uid=uid).with_watermark("ts", max_drift=drift)
+
+
+def groups(graph):
+    return ExecutionGraph(graph).drift_groups
+
+
+def test_sources_whose_rows_meet_keep_together_by_the_smallest_drift(plan, rows, discard):
+    def pipeline(env):
+        left, right = timed(env, rows(), "left", "10s"), timed(env, rows(), "right", "3s")
+        left.union(right, timed(env, rows(), "free")).sink_to(discard(), uid="out")
+        timed(env, rows(), "other", "7s").sink_to(discard(), uid="elsewhere")
+
+    found = groups(plan(pipeline))
+    assert sorted(found, key=lambda group: group.drift_ms) == [
+        DriftGroup(frozenset({"left", "right"}), 3000),
+        DriftGroup(frozenset({"other"}), 7000),
+    ]
+
+
+def test_without_a_drift_there_are_no_groups(plan, rows, discard):
+    assert groups(plan(lambda env: timed(env, rows(), "in").sink_to(discard(), uid="out"))) == []
+
+
+def test_the_plan_says_how_far_a_source_may_be_ahead(plan, rows, discard):
+    graph = plan(lambda env: timed(env, rows(), "in", "1m30s").sink_to(discard(), uid="out"))
+    assert "in ×1 (source, at most 90s ahead of the slowest)" in plan_as_text(view_of(graph))
+
+
+def test_a_drift_away_from_its_source_is_refused(problems, rows, discard):
+    def pipeline(env):
+        stream = env.from_source(rows(), uid="in").rebalance().with_watermark("ts", max_drift="1s").parallelism(3)
+        stream.sink_to(discard(), uid="out")
+
+    (problem,) = problems(pipeline, parallelism=2)
+    assert "not in one chain with a source" in problem and "test_drift_groups.py" in problem
+
+
+def test_a_second_drift_of_one_source_is_refused(problems, rows, discard):
+    def pipeline(env):
+        timed(env, rows(), "in", "1s").with_watermark("amount", max_drift="2s").sink_to(discard(), uid="out")
+
+    (problem,) = problems(pipeline)
+    assert "has declared a max_drift for this source already" in problem
+
+
+def test_a_source_of_a_blocking_result_must_not_wait_for_others(problems, rows, discard):
+    def pipeline(env):
+        timed(env, rows(bounded=True), "in", "1s").exchange("blocking").key_by("city").map_in_arrow(same).sink_to(
+            discard(), uid="out"
+        )
+
+    assert any("wait for the blocking result that it feeds" in problem for problem in problems(pipeline))
+
+
+def test_a_drift_of_nothing_is_refused(problems, rows, discard):
+    (problem,) = problems(lambda env: timed(env, rows(), "in", "0s").sink_to(discard(), uid="out"))
+    assert "max_drift" in problem
