@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pyspark import RDD, BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
+from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
@@ -70,7 +71,29 @@ def context_of(settings: Mapping[str, str]) -> SparkContext:
     # What Spark calls an error is often none (a driver pod that is not ready yet, a cancelled task), and would be taken
     # for the reason of whatever comes next.
     quiet = {"spark.log.level": "FATAL", **settings}
-    return SparkContext.getOrCreate(SparkConf().setAll(list(quiet.items())))
+    conf = SparkConf().setAll(list(quiet.items()))
+    _start_jvm(conf)
+    context = SparkContext.getOrCreate(conf)
+    _hush_accumulators(context)
+    return context
+
+
+def _start_jvm(conf: SparkConf) -> None:
+    """In a session of its own. A signal to the whole process group (by `timeout`, systemd, a shell) is for the driver
+    to answer, and its last checkpoint needs Spark. The JVM ends when its pipe to this process closes.
+    """
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _hush_accumulators(context: SparkContext) -> None:
+    """No accumulator is used here. The JVM may hang up on their server before it is shut down, of which it would print
+    a traceback at the end of a job that went well.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def ship_by_value(module: ModuleType) -> None:
