@@ -4,16 +4,18 @@ import argparse
 import signal
 import sys
 from dataclasses import replace
+from typing import Any
 
 from benchmarks import environments
+from benchmarks.cells import OUR_ENGINE, Entry
 from benchmarks.engines import Engine
 from benchmarks.machine import describe_machine
 from benchmarks.paths import OUT, STORED_RATIOS
 from benchmarks.plan import PLANS, Plan
-from benchmarks.registry import ENGINES, OUR_ENGINE, engines_named
+from benchmarks.registry import ENGINES, engines_named
 from benchmarks.regression import load_ratios, ratios_of, regressions, store_ratios
 from benchmarks.report import read_entries, write_report
-from benchmarks.scenario_runs import SCENARIOS, run_scenarios
+from benchmarks.scenario_runs import SCENARIOS, read_scenarios, run_scenarios
 
 
 def install(engines: list[Engine]) -> None:
@@ -24,9 +26,7 @@ def install(engines: list[Engine]) -> None:
 
 def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
     """Measure, write the reports, and say whether every result was equal to the reference."""
-    from benchmarks.cells import Entry
     from benchmarks.outcomes import Outcome
-    from benchmarks.plots import plot_report
     from benchmarks.report import entry_of, merged
     from benchmarks.runner import run_plan
 
@@ -41,9 +41,17 @@ def run(plan: Plan, engines: list[Engine], add: bool) -> bool:
 
     journal = OUT / f"journal-{plan.name}.jsonl"
     outcomes = run_plan(plan, engines, journal, lambda line: print(line, flush=True), keep_report)
-    plot_report(entries(outcomes), OUT)
-    print(f"written: {OUT / 'report.md'}, report.json and plots beside it")
+    write_all(entries(outcomes), machine)
     return all(outcome.equal for outcome in outcomes)
+
+
+def write_all(entries: list[Entry], machine: dict[str, Any]) -> None:
+    """Tables and plots, of the cells and of what scenarios have left."""
+    from benchmarks.plots import plot_report
+
+    plot_report(entries, read_scenarios(OUT), OUT)
+    write_report(entries, machine, OUT)
+    print(f"written: {OUT / 'report.md'}, report.json and plots beside it")
 
 
 def prepare(plan: Plan, engines: list[Engine], largest: int) -> None:
@@ -72,7 +80,9 @@ def chosen_plan(chosen: argparse.Namespace) -> Plan:
         plan = replace(plan, target_seconds=chosen.target_seconds)
     if chosen.repetitions is not None:
         plan = replace(plan, repetitions=chosen.repetitions)
-    return plan
+    if chosen.slots is not None:
+        plan = replace(plan, cells=tuple(replace(cell, parallelism=chosen.slots) for cell in plan.cells))
+    return replace(plan, fresh_workers=plan.fresh_workers or chosen.fresh)
 
 
 def compare(store: bool) -> int:
@@ -99,8 +109,7 @@ def compare(store: bool) -> int:
 def scenarios(names: list[str]) -> bool:
     """Run them, and put their figures into the report."""
     well = run_scenarios(names, lambda line: print(line, flush=True))
-    write_report(read_entries(OUT), describe_machine(), OUT)
-    print(f"written: {OUT / 'report.md'}")
+    write_all(read_entries(OUT), describe_machine())
     return well
 
 
@@ -117,6 +126,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command.add_argument("--keys", default="", help="only cells with these numbers of keys, comma-separated")
         command.add_argument("--target-seconds", type=float, help="length of a measured run")
         command.add_argument("--repetitions", type=int, help="else those of the plan")
+        command.add_argument("--slots", type=int, help="instead of those of the plan's cells")
+        command.add_argument("--fresh", action="store_true", help="a new process for every run: for figures of memory")
     commands.choices["prepare"].add_argument("--slices", type=int, default=200, help="the most of them in a run")
     commands.choices["run"].add_argument("--add", action="store_true", help="keep the last report's other entries")
     scenarios_command = commands.add_parser("scenarios", help="run scenarios and put their figures into the report")

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from benchmarks.cells import is_ours
 from benchmarks.engines import Engine
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.settings import Run, Settings
+from benchmarks.spread import spread
+
+STEADY = 0.2
+"""A spread that needs no further runs."""
 
 
 @dataclass
@@ -39,3 +44,25 @@ def describe(settings: Settings) -> str:
         f"{query}, {settings.stream.keys:,} {settings.stream.key_type} keys, "
         f"{settings.parallelism} slots, {checkpoints if settings.checkpoint_interval_ms else 'no checkpoints'}"
     )
+
+
+def noisy(outcomes: list[Outcome]) -> list[Outcome]:
+    """Those whose runs differ so much that a ratio made from them may be an accident. A peer that is far behind another
+    in its cell is in no ratio."""
+    return [each for each in outcomes if _spread_of(each) > STEADY and _could_be_best(each, outcomes)]
+
+
+def _spread_of(outcome: Outcome) -> float:
+    return spread([run.rows_per_core_s for run in outcome.runs]) if outcome.equal else 0.0
+
+
+def _could_be_best(outcome: Outcome, outcomes: list[Outcome]) -> bool:
+    if is_ours(outcome.engine.name):
+        return True
+    cell = describe(outcome.settings)
+    peers = [o for o in outcomes if o.runs and describe(o.settings) == cell and not is_ours(o.engine.name)]
+    return 2 * _quickest(outcome) >= max(map(_quickest, peers))
+
+
+def _quickest(outcome: Outcome) -> float:
+    return max(run.rows_per_core_s for run in outcome.runs)

@@ -1,11 +1,11 @@
 """All engines that can be compared, ours and the peers."""
 
+from benchmarks.cells import OUR_ENGINE
 from benchmarks.engines import Engine
 from benchmarks.environments import PROJECT
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.peers.catalogue import PEERS
 
-OUR_ENGINE = "snapshot-engine"
 _QUERIES = tuple(QUERIES)
 _TOPIC_QUERIES = ("q0", "q1", "q2", "tumbling", "q11")
 _OURS = (

@@ -6,6 +6,7 @@ slows both.
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cells import Entry, cell_key
@@ -13,24 +14,38 @@ from benchmarks.cells import Entry, cell_key
 TOLERANCE = 0.25
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the best peer's rate an engine reached in a cell: by medians, and by its slowest run beside the
+    quickest that any peer had."""
+
+    entry: Entry
+    peer: str
+    ratio: float
+    worst: float
+
+
 def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
     """By the name of the cell, for every one in which both ran."""
-    return {cell_name(entry): ratio for entry, ratio in ratios_to_best_peer(entries, engine)}
+    return {cell_name(found.entry): found.ratio for found in ratios_to_best_peer(entries, engine)}
 
 
-def ratios_to_best_peer(entries: list[Entry], engine: str) -> Iterator[tuple[Entry, float]]:
-    """The engine's entries, each with how many times the best peer's rate it reached. Its own variants, whose names
-    begin with its name, are no peers."""
+def ratios_to_best_peer(entries: list[Entry], engine: str) -> Iterator[Ratio]:
+    """One for each cell in which a peer ran too. An engine's own variants, whose names begin with its name, are no
+    peers."""
     for mine in entries:
         if mine["engine"] != engine or not mine["repetitions"]:
             continue
         peers = [
-            other["rows_per_core_s"]
+            other
             for other in entries
             if not other["engine"].startswith(engine) and other["repetitions"] and cell_key(other) == cell_key(mine)
         ]
         if peers:
-            yield mine, mine["rows_per_core_s"] / max(peers)
+            best = max(peers, key=lambda peer: peer["rows_per_core_s"])
+            quickest = max(rate for peer in peers for rate in peer["all_rows_per_core_s"])
+            slowest = min(mine["all_rows_per_core_s"])
+            yield Ratio(mine, best["engine"], mine["rows_per_core_s"] / best["rows_per_core_s"], slowest / quickest)
 
 
 def cell_name(entry: Entry) -> str:

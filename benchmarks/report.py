@@ -1,16 +1,19 @@
 """Turns outcomes into report.json (a list, one entry per engine and cell) and a table to read."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.cells import Entry, cell_key
+from benchmarks.cells import Entry, cell_key, is_ours
 from benchmarks.checkpoint_price import price_of_checkpoints, render_prices
 from benchmarks.goals import goals_of, render_goals
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.outcomes import Outcome
+from benchmarks.paths import PLOTS
 from benchmarks.scenario_runs import read_scenarios, render_scenarios
+from benchmarks.spread import spread
 
 _INPUTS = {"files": "Parquet files", "topic": "a Kafka topic"}
 _SPREAD_OF = ("rows_per_s", "rows_per_core_s", "peak_memory")
@@ -31,7 +34,6 @@ def entry_of(outcome: Outcome) -> Entry:
         "input": settings.input,
         "verdict": outcome.verdict,
         "repetitions": len(outcome.runs) if outcome.equal else 0,
-        "latency": None,
     }
     if not (outcome.equal and outcome.runs):
         return entry
@@ -42,6 +44,7 @@ def entry_of(outcome: Outcome) -> Entry:
         "rows": last.rows,
         "seconds": median(run.seconds for run in outcome.runs),
         "spread": {name: spread(values) for name, values in figures.items()},
+        "all_rows_per_core_s": figures["rows_per_core_s"],
         "versions": last.versions,
         "facts": last.facts,
     }
@@ -60,23 +63,25 @@ def merged(before: list[Entry], now: list[Entry]) -> list[Entry]:
     return list((found | {(entry["engine"], cell_key(entry)): entry for entry in now}).values())
 
 
-def spread(values: list[float]) -> float:
-    """The distance between the smallest and the largest, as a share of the median."""
-    return (max(values) - min(values)) / median(values) if values else 0.0
-
-
 def write_report(entries: list[Entry], machine: dict[str, Any], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     scenarios = read_scenarios(directory)
     rows = [{"scenario": name, **row} for name, rows in scenarios.items() for row in rows]
     (directory / "report.json").write_text(json.dumps(entries + rows, indent=1))
     (directory / "machine.json").write_text(json.dumps(machine, indent=1))
-    (directory / "report.md").write_text(render(entries, machine, scenarios))
+    pictures = [name for name in PLOTS if (directory / name).exists()]
+    (directory / "report.md").write_text(render(entries, machine, scenarios, pictures))
 
 
-def render(entries: list[Entry], machine: dict[str, Any], scenarios: dict[str, list[Entry]] | None = None) -> str:
+def render(
+    entries: list[Entry],
+    machine: dict[str, Any],
+    scenarios: dict[str, list[Entry]] | None = None,
+    pictures: Sequence[str] = (),
+) -> str:
     sections = ["# Benchmark report", "", *_machine_lines(machine), ""]
     sections += render_goals(goals_of(entries, scenarios or {}))
+    sections += [f"![{picture}]({picture})" for picture in pictures] + [""] if pictures else []
     for cell in _cells(entries):
         sections += [*_cell_lines(cell), ""]
     sections += render_prices(price_of_checkpoints(entries))
@@ -105,22 +110,34 @@ def _cell_lines(cell: list[Entry]) -> list[str]:
         f"{first['keys']:,} {first['key_type']} keys, {first['parallelism']} slots, from {_INPUTS[first['input']]}, "
         + (f"checkpoints each {interval} ms" if interval else "no checkpoints"),
         "",
-        "| engine | rows per core-second | ± | rows/s | ± | peak memory | rows | runs |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| engine | rows per core-second | ± | of best peer's | rows/s | ± | peak memory | checkpoint | rows | runs |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     measured = [entry for entry in cell if entry["repetitions"]]
-    lines += [_row(entry) for entry in sorted(measured, key=lambda entry: -entry["rows_per_core_s"])]
+    best = max((entry["rows_per_core_s"] for entry in measured if not is_ours(entry["engine"])), default=None)
+    lines += [_row(entry, best) for entry in sorted(measured, key=lambda entry: -entry["rows_per_core_s"])]
     lines += [f"\n{entry['engine']}: {entry['verdict'].splitlines()[0]}" for entry in cell if not entry["repetitions"]]
     return lines
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: Entry, best: float | None) -> str:
     spreads = entry["spread"]
+    ratio = f"{entry['rows_per_core_s'] / best:.2f}×" if best else ""
     return (
-        f"| {entry['engine']} | {entry['rows_per_core_s']:,.0f} | {spreads['rows_per_core_s']:.0%} "
+        f"| {entry['engine']} | {entry['rows_per_core_s']:,.0f} | {spreads['rows_per_core_s']:.0%} | {ratio} "
         f"| {entry['rows_per_s']:,.0f} | {spreads['rows_per_s']:.0%} "
-        f"| {entry['peak_memory'] / 2**20:,.0f} MiB | {entry['rows']:,} | {entry['repetitions']} |"
+        f"| {entry['peak_memory'] / 2**20:,.0f} MiB | {_checkpoint(entry)} "
+        f"| {entry['rows']:,} | {entry['repetitions']} |"
     )
+
+
+def _checkpoint(entry: Entry) -> str:
+    """The median of a checkpoint's duration, as each engine tells it; of Structured Streaming that of a batch."""
+    facts = entry["facts"].get("checkpoints", {})
+    told = facts.get("duration_ms") or facts.get("batch_ms")
+    if not told:
+        return ""
+    return f"{told['p50'] if isinstance(told, dict) else median(told):,.0f} ms"
 
 
 def _configuration_lines(entries: list[Entry]) -> list[str]:

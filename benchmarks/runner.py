@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.check import check
 from benchmarks.engines import Engine, Session, directory_of, discard_work
 from benchmarks.launch import WorkerFailedError
-from benchmarks.outcomes import Outcome, describe, takes_part
+from benchmarks.outcomes import Outcome, describe, noisy, takes_part
 from benchmarks.plan import Plan
 from benchmarks.settings import Run, Settings
 from benchmarks.sizing import PROBES, scaled, slices_for, small_settings
@@ -29,8 +29,8 @@ def run_plan(
     journal.unlink(missing_ok=True)
     with ExitStack() as stack:
         kept = None if plan.fresh_workers else KeptSessions(stack)
-        for repetition in range(plan.repetitions):
-            for outcome in outcomes:
+        for repetition in range(max(plan.repetitions, plan.most_repetitions)):
+            for outcome in outcomes if repetition < plan.repetitions else noisy(outcomes):
                 _take_turn(plan, outcome, repetition, kept, tell)
                 _note(journal, outcome)
                 after_turn(outcomes)

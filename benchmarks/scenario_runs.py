@@ -43,6 +43,8 @@ SCENARIOS = (
     Scenario("recovery", "Recovery after kill -9, by exchange and strategy", arguments=("--parts", "recovery")),
     Scenario("exception_recovery", "Restarts after an exception: this engine"),
     Scenario("flink_recovery", "Restarts after an exception: Flink", FLINK),
+    Scenario("memory", "Memory of a key: this engine's slots"),
+    Scenario("flink_memory", "Memory of a key: Flink's live heap", FLINK),
     Scenario("regions", "Growth with the number of regions"),
     Scenario("records", "Functions on single records"),
     Scenario("coordinator", "The driver's cost of a checkpoint, by simulation"),

@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.scenarios.figures import keep_figures
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
+from snapshot_engine.channels.queues import DEFAULT_LIMIT_BYTES
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.graph.execution import ExecutionGraph
@@ -40,7 +41,11 @@ _TIMINGS = {"start_delay": 0.01, "alignment": 0.005, "sync": 0.001, "async": 0.0
 
 @dataclass(frozen=True)
 class DriverCost:
-    """CPU seconds of the driver for one checkpoint, and what grows beside it."""
+    """CPU seconds of the driver for one checkpoint, and what grows beside it.
+
+    A slot has a connection for each channel from or to another slot, and one to the driver. Each channel may hold a
+    queue's limit at either end.
+    """
 
     shape: str
     subtasks: int
@@ -48,6 +53,7 @@ class DriverCost:
     plan_cpu_seconds: float
     channels: int
     connections_per_slot: int
+    buffer_bytes_per_slot: int
     peak_memory: int
 
 
@@ -127,9 +133,17 @@ async def simulate(shape: str, subtasks: int, repetitions: int, storage: str) ->
         min(costs),
         planned,
         sum(len(channels) for channels in graph.inputs.values()),
-        max(len(region.slots()) for region in graph.regions) - 1,
+        channels_of_slot(graph) + 1,
+        channels_of_slot(graph) * DEFAULT_LIMIT_BYTES,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
+
+
+def channels_of_slot(graph: ExecutionGraph) -> int:
+    """Those that slot 0 of the first region has with other slots, in and out."""
+    hosted = graph.regions[0].hosted_by(0)
+    both = [channel for subtask in hosted for ends in (graph.inputs, graph.outputs) for channel in ends[subtask]]
+    return sum(channel.producer != channel.consumer for channel in both)
 
 
 async def _one_checkpoint(checkpointing: Checkpointing, listener: Listener, subtasks: list[SubtaskId]) -> float:

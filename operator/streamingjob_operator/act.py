@@ -111,9 +111,9 @@ class Actor:
                 return True
             case a.LaunchDriver(driver):
                 return await self._launch_driver(job, driver, memory)
-            case a.LaunchPlanner(spec_hash):
+            case a.LaunchPlanner(spec_hash, restore):
                 stored = await self._specs.read(job, spec_hash)
-                await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored))
+                await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored, restore))
             case a.LaunchCleaner(spec_hash):
                 stored = await self._specs.read(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_cleaner_pod(_owner(job), stored))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from snapshot_engine.wire.control import NodeSuspectRequest, PodLostRequest, StopRequest
-from streamingjob_operator.resource import DriverRecord, Reason
+from streamingjob_operator.resource import DriverRecord, Reason, RestorePoint
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,11 @@ class LaunchDriver:
 
 @dataclass(frozen=True)
 class LaunchPlanner:
+    """Make the pod that plans a stored spec, and compares it with the state that it would start from."""
+
     spec_hash: str
+    restore: RestorePoint | None = None
+    """That state; the latest completed checkpoint if not given."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from snapshot_engine.wire.control import GENERATION_LABEL as GENERATION_LABEL
 from snapshot_engine.wire.spec import GROUP
+from streamingjob_operator.resource import RestorePoint
 
 NAME_LABEL = f"{GROUP}/name"
 UID_LABEL = f"{GROUP}/uid"
@@ -13,6 +14,8 @@ COMPONENT_LABEL = f"{GROUP}/component"
 SPEC_HASH_LABEL = f"{GROUP}/spec-hash"
 EXECUTOR_ID_LABEL = "spark-exec-id"
 RENDER_VERSION_ANNOTATION = f"{GROUP}/render-version"
+PARALLELISM_ANNOTATION = f"{GROUP}/parallelism"
+EXECUTORS_ANNOTATION = f"{GROUP}/executors"
 FINALIZER = f"{GROUP}/cleanup"
 
 DRIVER = "driver"
@@ -92,7 +95,10 @@ def driver_pod_name(job: str, generation: int) -> str:
     return f"{job}-driver-{generation}"
 
 
-def planner_pod_name(job: str, hashed: str) -> str:
+def planner_pod_name(job: str, hashed: str, restore: RestorePoint | None = None) -> str:
+    """Each for one spec and one state to start from: what it says is said of both."""
+    if restore is not None:
+        hashed = _short_hash({"spec": hashed, "path": restore.path, "ignoreState": restore.ignore_state})
     return f"{job}-plan-{hashed}"
 
 

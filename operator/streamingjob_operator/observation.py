@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from snapshot_engine.wire.status import JobStatus, TerminationReport
 from streamingjob_operator import naming
-from streamingjob_operator.resource import Job, Reason
+from streamingjob_operator.resource import Job, JobSize, Reason
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,11 @@ class PodView:
     """Why Kubernetes cannot start it, in Kubernetes' own words."""
     image: str | None = None
     render_version: int | None = None
+    size: JobSize | None = None
     status_reason: str | None = None
     """Such as Evicted, Preempted, NodeLost."""
+    never_ran: str | None = None
+    """Of a pod that has failed and whose main container never ran: why."""
 
     @property
     def ended(self) -> bool:

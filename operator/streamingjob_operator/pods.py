@@ -10,6 +10,7 @@ from snapshot_engine.wire.control import EXECUTOR_CONTAINER_NAME
 from snapshot_engine.wire.status import TerminationReport
 from streamingjob_operator import naming
 from streamingjob_operator.observation import ContainerExit, NodeView, PodView
+from streamingjob_operator.resource import JobSize
 
 # Reasons for which a container waits because something is wrong, and not because it is on its way.
 _TROUBLED_WAITING = (
@@ -56,8 +57,16 @@ def view_pod(body: dict[str, Any]) -> PodView:
         start_problem=_start_problem(status, main),
         image=_main_container(spec.get("containers"), component).get("image"),
         render_version=_number(annotations.get(naming.RENDER_VERSION_ANNOTATION)),
+        size=_size(annotations),
         status_reason=status.get("reason"),
+        never_ran=_why_never_run(status) if container_exit is None else None,
     )
+
+
+def _size(annotations: dict[str, str]) -> JobSize | None:
+    parallelism = _number(annotations.get(naming.PARALLELISM_ANNOTATION))
+    executors = _number(annotations.get(naming.EXECUTORS_ANNOTATION))
+    return JobSize(parallelism=parallelism, executors=executors) if parallelism and executors else None
 
 
 def _number(text: str | None) -> int | None:
@@ -117,6 +126,18 @@ def _container_exit(main: dict[str, Any]) -> ContainerExit | None:
     report = _termination_report(message)
     shown = "" if report is not None else _last_line(message)
     return ContainerExit(ended.get("exitCode", -1), ended.get("reason", "Unknown"), report, shown)
+
+
+def _why_never_run(status: dict[str, Any]) -> str | None:
+    if status.get("phase") != "Failed":
+        return None
+    for container in status.get("initContainerStatuses") or []:
+        ended = container.get("state", {}).get("terminated") or {}
+        if ended.get("exitCode", 0) != 0:
+            said = _last_line(ended.get("message", ""))
+            told = f"its init container {container.get('name')} exited with code {ended['exitCode']}"
+            return f"{told}: {said}" if said else told
+    return status.get("message")
 
 
 def _last_line(log: str) -> str:

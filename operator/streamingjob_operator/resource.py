@@ -163,6 +163,14 @@ class LaunchIntent(TolerantModel):
     since: AwareDatetime
 
 
+class JobSize(TolerantModel):
+    """What a driver was made for."""
+
+    parallelism: int
+    executors: int
+    """Standby ones as well."""
+
+
 class DriverRecord(TolerantModel):
     """The driver that the operator has decided on. Recorded before its pod is made."""
 
@@ -182,6 +190,8 @@ class DriverRecord(TolerantModel):
     """Image of driver and executors, resolved when the spec was accepted and pinned until it changes."""
     render_version: int | None = None
     """Version of the operator's pod rendering, pinned as well."""
+    size: JobSize | None = None
+    """Of the spec that it runs, which need not be the live one."""
 
 
 class OperationKind(_OpenEnum):

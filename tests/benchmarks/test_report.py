@@ -8,14 +8,15 @@ from benchmarks.checkpoint_price import price_of_checkpoints
 from benchmarks.engines import Engine
 from benchmarks.environments import Environment
 from benchmarks.goals import goals_of
-from benchmarks.outcomes import Outcome
+from benchmarks.outcomes import Outcome, noisy
 from benchmarks.plan import EVERY_SECOND, headline
 from benchmarks.regression import ratios_of, regressions
-from benchmarks.report import entry_of, merged, read_entries, render, spread, write_report
+from benchmarks.report import entry_of, merged, read_entries, render, write_report
 from benchmarks.scenarios.headline import row_of as headline_row
 from benchmarks.scenarios.measured_job import Checkpoint, Figures
 from benchmarks.scenarios.recovery import Recovered
 from benchmarks.settings import Run
+from benchmarks.spread import spread
 
 CELL = headline(1_000, EVERY_SECOND)
 
@@ -100,8 +101,12 @@ def test_goals_say_what_is_reached_and_what_is_not() -> None:
         "headline": [headline_row(1_000, [0.97], Figures("bids", 0.0, [Checkpoint(*[1.0] * 5, 1, 1)]))],
         "recovery": [{"case": "recovery, committed, Region", **Recovered([0.4, 0.6, 0.7]).row()}],
         "flink_recovery": [{"restart_delay": "0 ms", "median_s": 0.3}, {"restart_delay": "default", "median_s": 1.0}],
-        "exception_recovery": [{"median_s": 0.2}],
-        "coordinator": [{"shape": "hash", "subtasks": 10_000, "cpu_seconds": 2.0}],
+        "exception_recovery": [{"median_s": 0.2, "all_s": [0.1, 0.2, 0.4]}],
+        "coordinator": [
+            {"shape": "hash", "subtasks": n, "cpu_seconds": cost} for n, cost in ((1000, 0.1), (10_000, 2.0))
+        ],
+        "memory": [{"bytes_per_key": 50.0}],
+        "flink_memory": [{"bytes_per_key": 200.0}],
     }
     goals = {goal.name.split(",")[0]: goal for goal in goals_of(entries, scenarios)}
     assert (goals["tumbling"].wanted, goals["tumbling"].measured, goals["tumbling"].reached) == (10, 8, False)
@@ -109,4 +114,31 @@ def test_goals_say_what_is_reached_and_what_is_not() -> None:
     assert not goals["kill -9 to first new output of the region"].reached
     assert goals["an exception until all run again"].reached
     assert not goals["driver's CPU time of a checkpoint"].reached
-    assert "| at least 10× | 8× | **no** |" in render(entries, {}, scenarios)
+    assert not goals["driver's cost per subtask with 10"].reached, "twice as much for each"
+    assert goals["memory per million keys of a count and a sum"].measured == 0.25
+    assert "| at least 10× | 8× | 8× | **no**, 20% below |" in render(entries, {}, scenarios)
+
+
+def test_a_goal_that_nobody_has_measured_is_listed_and_not_reached() -> None:
+    goals = {goal.name: goal for goal in goals_of([], {})}
+    assert {"tumbling", "q3", "q11", "string keys, of the rate of integer keys"} <= set(goals)
+    assert not any(goal.reached for goal in goals.values())
+    assert "| q3 | at least 3× |  |  | not measured |" in render([], {})
+
+
+def test_the_worst_ratio_is_of_the_slowest_own_run_and_the_quickest_of_any_peer() -> None:
+    runs = {"snapshot-engine": [1.0, 2.0, 1.0], "steady": [8.0, 8.0, 8.0], "wild": [16.0, 4.0, 16.0]}
+    entries = [entry_of(outcome(name, seconds)) for name, seconds in runs.items()]
+    goal = goals_of(entries, {})[0]
+    assert (goal.measured, goal.worst) == (8, 2)
+
+
+def test_noisy_runs_are_repeated_unless_another_peer_is_far_ahead() -> None:
+    outcomes = [
+        outcome("snapshot-engine", [1.0, 2.0]),
+        outcome("steady", [10.0, 10.1]),
+        outcome("noisy", [9.0, 12.0]),
+        outcome("noisy and far behind", [90.0, 120.0]),
+        outcome("wrong", [9.0, 12.0], equal=False),
+    ]
+    assert [each.engine.name for each in noisy(outcomes)] == ["snapshot-engine", "noisy"]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +21,14 @@ from localcluster.node import Node
 from localcluster.testing.chosen_cluster import ChosenCluster
 from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
 from localcluster.testing.namespace import Namespace
-from streaming_job import OWN_NODE, StreamingJob
+from streaming_job import OWN_NODE, StreamingJob, moment
 
 from streamingjob_operator.kube import PODS, Kube
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "streamingjob-operator"
+SECONDS_TO_GO = 120
+"""For a namespace that is being deleted with all that is in it."""
 LONGEST_SECONDS = 1800
 """The first test of a machine builds Kubernetes and the image."""
 
@@ -82,6 +88,24 @@ class Operator:
         selector = "app.kubernetes.io/name=streamingjob-operator"
         return [pod["metadata"]["name"] for pod in self.namespace.items("pods", selector)]
 
+    def lease(self) -> tuple[str, float]:
+        """The pod that holds it, and when it was last renewed."""
+        spec = (self.namespace.get("lease", self.release) or {}).get("spec", {})
+        return str(spec.get("holderIdentity", "")).rpartition("-")[0], moment(spec["renewTime"])
+
+    def kill_process(self, pod: str) -> float:
+        """At once, so that it cannot even give back its lease; the moment after. Kubernetes starts another in that pod.
+
+        In a cluster whose processes are not on this machine the pod is deleted.
+        """
+        if self._cluster.local is None:
+            self.namespace.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
+        else:
+            for pid in _processes_of(pod):
+                with contextlib.suppress(ProcessLookupError):  # it may go with the one before
+                    os.kill(pid, signal.SIGKILL)
+        return time.time()
+
     def kill(self) -> None:
         """As a crash or a lost node would: it gets no time to finish anything."""
         self.namespace.kubectl("delete", "pod", *self.pods(), "--force", "--grace-period=0")
@@ -93,6 +117,15 @@ class Operator:
         return self.namespace.kubectl("logs", f"deployment/{self.release}", "--tail=200")
 
 
+def _processes_of(pod: str) -> list[int]:
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOSTNAME={pod}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
+
+
 def _options(values: list[str]) -> list[str]:
     return [word for value in values for word in ("--set", value)]
 
@@ -102,12 +135,25 @@ def no_crd(cluster: ChosenCluster) -> Iterator[None]:
     """A cluster that has never heard of StreamingJobs, as long as nobody has one."""
     name = "streamingjobs.streamingjob.dev"
     if cluster.kubectl.get("crd", name) is not None:
-        if jobs := cluster.kubectl("get", "sj", "--all-namespaces", "-o", "name"):
+        if jobs := _jobs_that_stay(cluster):
             pytest.skip(f"the CRD cannot be removed, because there are jobs: {jobs}")
         cluster.kubectl("delete", "crd", name)
     yield
     cluster.kubectl("delete", "crd", name, "--ignore-not-found")
     _install_crd(cluster)
+
+
+def _jobs_that_stay(cluster: ChosenCluster) -> list[str]:
+    """In namespaces that are not being deleted; the others, such as those of earlier tests, are waited for."""
+    going = "{.items[?(@.status.phase=='Terminating')].metadata.name}"
+    for _ in range(SECONDS_TO_GO):
+        terminating = cluster.kubectl("get", "namespaces", "-o", f"jsonpath={going}").split()
+        listed = "{range .items[*]}{.metadata.namespace}/{.metadata.name} {end}"
+        jobs = cluster.kubectl("get", "sj", "--all-namespaces", "-o", f"jsonpath={listed}").split()
+        if not any(job.partition("/")[0] in terminating for job in jobs):
+            break
+        time.sleep(1)
+    return jobs
 
 
 def _install_crd(cluster: ChosenCluster) -> None:
@@ -168,7 +214,6 @@ def delete_now(cluster: ChosenCluster, namespace: Namespace, monkeypatch: pytest
 
     Returns the moment before the request.
     """
-    import time
 
     def delete(pod: str) -> float:
         async def ask() -> float:

@@ -78,6 +78,21 @@ def test_an_upgrade_that_cannot_be_planned_leaves_the_old_job_running(job):
     check_windows(job.output, count)
 
 
+def test_an_upgrade_that_does_not_fit_the_state_is_refused_and_goes_on_when_it_is_to_start_without(job):
+    count = start(job, 60)
+    renamed = job.manifest(KEYED.replace('uid("windows")', 'uid("counts")'), count=count, rate=RATE, parallelism=2)
+    job.patch(pipeline=renamed["spec"]["pipeline"])
+    status = job.until("the refusal", lambda s: job.condition("Stalled")["status"] == "True")
+    assert "state of windows, which the pipeline does not have" in job.condition("Stalled")["message"]
+    assert status["driver"]["generation"] == 1 and status["regionsReady"] == "1/1"
+
+    job.until_rows(64)
+    job.patch(upgradeMode="Stateless")
+    until_upgraded(job, 2)
+    job.until_finished()
+    check_windows_begun_twice(job.output, count)
+
+
 def test_an_upgrade_whose_image_is_not_there_leaves_the_old_job_running(job):
     count = start(job, 60, readyTimeout="20s")
     job.patch(image="nowhere.invalid/no-such-image:1")

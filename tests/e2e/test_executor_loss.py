@@ -51,6 +51,12 @@ def longest_gap(rows, region, start, end):
     return float(np.diff(at).max())
 
 
+def seconds_away(rows, region, since):
+    """Until the region made rows again."""
+    at = rows.filter(pc.equal(rows["region"], region))["at"].to_numpy()
+    return float(at[at > since].min()) - since
+
+
 def test_only_the_region_of_a_deleted_executor_restarts_and_within_one_and_a_half_seconds(job, delete_now):
     start_three_regions(job)
     pod, regions = a_working_executor(job)

@@ -6,8 +6,15 @@ import json
 
 import pytest
 from pipelines import REGIONS, check_regions
-from streaming_job import TOLERATED
-from test_executor_loss import a_working_executor, start_three_regions
+from streaming_job import TOLERATED, moment
+from test_executor_loss import (
+    LONGEST_GAP_SECONDS,
+    MOST_SECONDS,
+    a_working_executor,
+    longest_gap,
+    seconds_away,
+    start_three_regions,
+)
 
 RATE = 600
 COUNT = RATE * 120
@@ -53,12 +60,24 @@ def others_are_undisturbed(job, region, before):
     return {name: job.attempts()[name] for name in others} == others
 
 
+def finish_and_measure(job, region):
+    """The output is exact, the region was away for so long at most, and nothing of it was seen in the others."""
+    failed_at = moment(job.regions()[str(region)]["lastFailure"]["at"])
+    job.until_finished()
+    rows = check_regions(job.output, COUNT)
+    away = seconds_away(rows, region, failed_at)
+    gaps = {n: longest_gap(rows, n, failed_at - 5, failed_at + 5) for n in range(3) if n != region}
+    print(job.events("ExecutorLost"), job.events("RegionRecovered"))
+    print(f"processing again {away:.2f} s after the failure; gaps elsewhere {gaps}")
+    assert max(gaps.values()) < LONGEST_GAP_SECONDS
+    assert away <= MOST_SECONDS
+
+
 def test_a_slot_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):
     pod, region, before = run_out_of_memory(job, "take-all-memory-yourself")
     assert pod in job.running("executor"), "the slot died, and the container lives on"
     assert others_are_undisturbed(job, region, before)
-    job.until_finished()
-    check_regions(job.output, COUNT)
+    finish_and_measure(job, region)
 
 
 def test_a_container_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):
@@ -67,8 +86,7 @@ def test_a_container_that_the_kernel_kills_for_its_memory_takes_only_its_region_
     said = job.events("ExecutorLost")
     assert any(pod in message and "OOMKilled" in message for message in said), said
     assert others_are_undisturbed(job, region, before)
-    job.until_finished()
-    check_regions(job.output, COUNT)
+    finish_and_measure(job, region)
 
 
 def run_out_of_memory(job, order):
@@ -92,8 +110,7 @@ def test_an_evicted_executor_takes_only_its_region_with_it(job):
     job.until("the region's restart", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=60)
     job.until_running()
     assert others_are_undisturbed(job, region, before)
-    job.until_finished()
-    check_regions(job.output, COUNT)
+    finish_and_measure(job, region)
 
 
 @pytest.mark.parametrize("how", ["cut off", "dead"])

@@ -56,3 +56,30 @@ def test_an_executor_that_is_lost_while_no_operator_runs_is_recovered_from(job, 
     check_regions(job.output, count)
     others = {name: number for name, number in before.items() if name != str(region)}
     assert {name: job.attempts()[name] for name in others} == others
+
+
+def test_a_killed_operator_is_followed_by_another_within_fifteen_seconds(job, operator, delete_now):
+    operator.install("replicas=2")
+    count = REGION_RATE * 90
+    job.apply(count=count, rate=REGION_RATE, parallelism=3, executor={"instances": 3, "standby": 1})
+    job.until_ready()
+    executor, (region,) = a_working_executor(job)
+    before, (leader, _) = job.attempts(), operator.lease()
+    assert leader in operator.pods() and len(operator.pods()) == 2
+
+    killed_at = operator.kill_process(leader)
+    delete_now(executor)
+
+    renewed = job.namespace.wait_for("another leader", lambda: renewed_after(operator, killed_at), seconds=60)
+    print(f"{operator.lease()[0]} took over from {leader} after {renewed - killed_at:.1f} s")
+    assert renewed - killed_at <= 15
+    job.until("the restart to be seen", lambda s: job.attempts()[str(region)] > before[str(region)], seconds=60)
+    job.until_finished()
+    check_regions(job.output, count)
+    others = {name: number for name, number in before.items() if name != str(region)}
+    assert {name: job.attempts()[name] for name in others} == others
+
+
+def renewed_after(operator, since):
+    _, at = operator.lease()
+    return at if at > since else None

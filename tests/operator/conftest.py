@@ -28,6 +28,7 @@ from streamingjob_operator.decide import decide
 from streamingjob_operator.draft import Decision
 from streamingjob_operator.jobs import read_job
 from streamingjob_operator.observation import ContainerExit, NodeView, Observation, PodView, Refusal, Report
+from streamingjob_operator.resource import JobSize
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 UID = "0a1b2c3d-0000-0000-0000-000000000000"
@@ -58,6 +59,8 @@ class World:
         self.may_replace_silent_driver = True
         self.stored: set[str] = set()
         self.last: Decision | None = None
+        self._planner_request: a.LaunchPlanner | None = None
+        self._sizes: dict[str, JobSize] = {}
 
     def job(self) -> Any:
         metadata: dict[str, Any] = {
@@ -114,6 +117,7 @@ class World:
         match action:
             case a.StoreSpec(spec_hash):
                 self.stored.add(spec_hash)
+                self._sizes.setdefault(spec_hash, self._size_of_spec())
             case a.DryRunPods(spec_hash):
                 self.dry_runs = {spec_hash: self.dry_run_answer}
             case a.LaunchDriver(driver):
@@ -125,9 +129,12 @@ class World:
                 self.stop_accepted = False
                 self.silent_since = None
                 self._add_pod(driver.pod_name, naming.DRIVER, driver.generation, driver.spec_hash)
+                self.change_pod(driver.pod_name, size=self._sizes[driver.spec_hash])
                 self._forbid_two_drivers()
-            case a.LaunchPlanner(spec_hash):
-                self._add_pod(f"orders-plan-{spec_hash}", naming.PLANNER, None, spec_hash)
+            case a.LaunchPlanner(spec_hash, restore):
+                self._planner_request = action
+                name = naming.planner_pod_name("orders", spec_hash, restore)
+                self._add_pod(name, naming.PLANNER, None, spec_hash)
             case a.LaunchCleaner(spec_hash):
                 self._add_pod("orders-clean", naming.CLEANER, None, spec_hash)
             case a.DeletePod(name, uid, _):
@@ -144,6 +151,10 @@ class World:
                 self.stop_accepted = True
             case _:
                 pass
+
+    def _size_of_spec(self) -> JobSize:
+        spec = self.job().spec
+        return JobSize(parallelism=spec.parallelism, executors=spec.executor_pods)
 
     def _forbid_two_drivers(self) -> None:
         living = [pod.name for pod in self.pods.values() if pod.component == naming.DRIVER and pod.living]
@@ -241,6 +252,11 @@ class World:
         self.edit(**({"parallelism": 4} | changes))
         self.settle(2)  # the pods are checked, the planner is launched
         assert self.step == "Plan"
+
+    @property
+    def planner_request(self) -> a.LaunchPlanner:
+        assert self._planner_request is not None, "no planner was launched"
+        return self._planner_request
 
     def plan_succeeds(self) -> None:
         self.change_pod(self.planner, phase="Succeeded")

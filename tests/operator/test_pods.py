@@ -101,3 +101,17 @@ def test_a_label_that_is_no_number_breaks_nothing():
     """Whoever may make pods in the namespace can write it."""
     labels = {naming.COMPONENT_LABEL: naming.DRIVER, naming.GENERATION_LABEL: "latest"}
     assert view_pod(pod(labels=labels)).generation is None
+
+
+def test_of_a_pod_that_failed_before_its_main_container_ran_the_reason_is_told():
+    initial = pod("Failed", driver=waits("PodInitializing"))
+    initial["status"]["initContainerStatuses"] = [
+        {"name": "first", "state": ended(0, "Completed")},
+        {"name": "migrate", "state": ended(3, message="cannot reach the database\n")},
+    ]
+    assert view_pod(initial).never_ran == "its init container migrate exited with code 3: cannot reach the database"
+    rejected = pod("Failed")
+    rejected["status"] |= {"reason": "OutOfcpu", "message": "Pod was rejected: not enough cpu"}
+    assert view_pod(rejected).never_ran == "Pod was rejected: not enough cpu"
+    assert view_pod(pod("Failed", driver=ended(1))).never_ran is None
+    assert view_pod(pod("Pending", driver=waits("PodInitializing"))).never_ran is None

@@ -100,3 +100,15 @@ class Deployment:
             and self._graph.producer_of(cut.id) in hosted
             and self._regions[cut.consumer].run.state is RegionState.FINISHED
         ]
+
+    def region_finished(self, shell: RegionShell) -> None:
+        """Its slots may have died between their last word and the call of a producer that has just come up: nobody
+        would dial that one any more, and it would wait for ever to hear how far its consumers had come.
+        """
+        channels: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for cut in self._cuts.channels:
+            if cut.consumer == shell.run.region and cut.fact.exchange.replays:
+                channels[cut.producer, cut.id.producer].append(channel_key(cut.id))
+        for (producer, slot), finished in channels.items():
+            if self._regions[producer].run.state in DEPLOYED:
+                self._regions[producer].connections[slot].send(m.ConsumersFinished(finished))

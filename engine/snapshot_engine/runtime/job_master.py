@@ -329,11 +329,13 @@ class JobMaster:
         Each slot that keeps logs says so for itself; the others have nothing to say.
         """
         shell = self.regions[region]
-        self._pauses.region_starts(shell)
         shell.catching_up = self.cuts.goes_back_behind_consumers(region, self._went_on())
+        keeping = {slot for slot in shell.run.slots if self.cuts.slot_keeps_logs(region, slot)}
+        shell.behind = keeping if shell.catching_up else set()
+        self._pauses.region_starts(shell)
         for slot in shell.run.slots:
             self.checkpoints.release((region, slot))  # what an older attempt held
-            if shell.catching_up and self.cuts.slot_keeps_logs(region, slot):
+            if slot in shell.behind:
                 self.checkpoints.hold((region, slot))
 
     def _catches_up(self, region: int) -> bool:
@@ -452,6 +454,7 @@ class JobMaster:
             case m.Pressure():
                 self.checkpoints.request_checkpoint()
             case m.CaughtUp():
+                self._pauses.slot_caught_up(shell, connection.slot)
                 self.checkpoints.release((connection.region, connection.slot))
                 self._drifts.tell_region(shell)
             case m.LogFull():
@@ -515,6 +518,7 @@ class JobMaster:
         self._perform(self._recovery.slot_finished(region, slot, attempt, self.clock()))
         if shell.run.state is RegionState.FINISHED:
             self.events.region_finished(shell.run)
+            self._deployment.region_finished(shell)
             self._loops.region_finished(shell.run.region)
             self._stop_slots(shell, "the region has finished")
 

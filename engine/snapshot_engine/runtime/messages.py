@@ -59,6 +59,15 @@ class Connect:
 
 
 @dataclass(frozen=True)
+class ConsumersFinished:
+    """The consumers of these channels have finished, perhaps without having said how far they had come: whoever is
+    catching up with them need not wait for their word.
+    """
+
+    channels: list[str]
+
+
+@dataclass(frozen=True)
 class Ready:
     """All subtasks of the slot are restored and running."""
 
@@ -229,7 +238,7 @@ class SourceTime:
 
 @dataclass(frozen=True)
 class LeastTime:
-    """How far the slowest has come of the sources that keep together; None: nobody is held back."""
+    """How far the slowest has come of the sources that keep together; None: none of them counts yet."""
 
     group: int
     time: int | None
@@ -262,7 +271,7 @@ _KINDS = {
         Failed,
         ChannelLost,
         Connect,
-        InputsEnded,
+        ConsumersFinished,
         Pin,
         Pinned,
         Unpin,
@@ -294,7 +303,7 @@ Message = (
     | Failed
     | ChannelLost
     | Connect
-    | InputsEnded
+    | ConsumersFinished
     | Pin
     | Pinned
     | Unpin

@@ -24,6 +24,8 @@ class RegionShell:
     finished_subtasks: set[SubtaskId] = field(default_factory=set)
     catching_up: bool = False
     """Its consumers went on without it."""
+    behind: set[int] = field(default_factory=set)
+    """Slots of this attempt that have not yet produced again what these had seen: checkpoints wait for them."""
     full: set[int] = field(default_factory=set)
     """Slots that keep as much as they may."""
     paused: bool = False

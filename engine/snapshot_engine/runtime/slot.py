@@ -242,6 +242,8 @@ class Slot:
                     subtask.abort(message.checkpoint)
             case m.Connect():
                 self._exchanges.connect(message.producers)
+            case m.ConsumersFinished():
+                self._exchanges.consumers_finished(message.channels)
             case m.Pin():
                 self._control.send(self._exchanges.pin(message))
             case m.Unpin():

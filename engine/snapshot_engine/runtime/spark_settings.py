@@ -92,7 +92,7 @@ def kubernetes_settings(job: StreamingJob, pod: DriverPod, executor_template: Ma
         "spark.driver.host": pod.ip,
         "spark.driver.bindAddress": pod.ip,
         "spark.driver.memory": f"{driver_heap(spec.driver.memory)}m",
-        "spark.executor.instances": str(spec.executor_instances + spec.executor.standby),
+        "spark.executor.instances": str(spec.executor_pods),
         "spark.executor.cores": str(spec.executor.cores),
         "spark.executor.memory": f"{heap}m",
         "spark.executor.memoryOverhead": f"{overhead}m",

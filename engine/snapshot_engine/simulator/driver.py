@@ -37,6 +37,7 @@ from snapshot_engine.protocol.recovery import (
 )
 from snapshot_engine.protocol.region_run import ACTIVE, DEPLOYED, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
+from snapshot_engine.protocol.source_drift import NOBODY_AHEAD
 from snapshot_engine.simulator.loop_ends import LoopEnds
 from snapshot_engine.simulator.manifests import make_manifest
 from snapshot_engine.simulator.storage import Current, Manifest
@@ -426,7 +427,7 @@ class Driver:
         if self._together is not None:
             slots = self.world.topology.slots(region)
             catches_up = any((region, slot) in self.coordinator.holds for slot in slots)
-            self.world.post.tell_region(self, region, "least_time", None if catches_up else self._together.told)
+            self.world.post.tell_region(self, region, "least_time", NOBODY_AHEAD if catches_up else self._together.told)
 
     def _refused(self, region: int, attempt: Attempt, channel: ChannelId, producer: int, of: Attempt) -> None:
         """A consumer cannot read a log: its producer has to make it again, unless that was restarted since."""
@@ -447,6 +448,7 @@ class Driver:
         hosted = {each for each in topology.regions[region] if each.index == slot}
         if hosted <= finished and not topology.slot_keeps_logs(region, slot):
             self._recover(self.recovery.slot_finished(region, slot, attempt, self.world.now))
+            self.world.logs.region_finished(self, region)
 
     def _hear_of_slot(self, kind: str, region: int, attempt: Attempt, slot: int) -> None:
         assert self.recovery is not None

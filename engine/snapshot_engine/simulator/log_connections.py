@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from snapshot_engine.protocol.elements import Attempt, ChannelId, EndOfInput, SubtaskId
 from snapshot_engine.protocol.exchange_log import ChannelLog, NotWholeError
-from snapshot_engine.protocol.region_run import ACTIVE, RegionState
+from snapshot_engine.protocol.region_run import DEPLOYED, RegionState
 
 if TYPE_CHECKING:
     from snapshot_engine.simulator.driver import Driver
@@ -48,7 +48,7 @@ class LogConnections:
         if instance is None or subtask.index not in instance.alive or driver.recovery is None:
             return None
         run = driver.recovery.runs[region]
-        up = run.attempt == instance.attempt and (run.state in ACTIVE or run.state is RegionState.FINISHED)
+        up = run.attempt == instance.attempt and (run.state in DEPLOYED or run.state is RegionState.FINISHED)
         return instance if up else None
 
     def _connect(
@@ -70,6 +70,16 @@ class LogConnections:
             ended = channel in instance.subtasks[consumer].ended or any(type(e) is EndOfInput for e in port.queue)
             slow = self._world.random.random() < SLOW
             self._world.mail.append(("dial", producer, instance, channel, ended, slow))
+
+    def region_finished(self, driver: Driver, region: int) -> None:
+        """Producers that are catching up with it wait no longer to be dialled."""
+        assert driver.recovery is not None
+        if driver.recovery.runs[region].state is not RegionState.FINISHED:
+            return
+        for _, channel, producer, consumer in self._world.topology.cut_edges():
+            instance = self._world.current.get((driver.serial, producer))
+            if consumer == region and instance is not None:
+                instance.consumer_finished(channel)
 
     def dialled(self, producer: RegionInstance, consumer: RegionInstance, channel: ChannelId, ended: bool) -> None:
         """A consumer is heard of. What the log cannot give any more is told to the driver."""

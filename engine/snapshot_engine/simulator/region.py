@@ -59,6 +59,9 @@ class RegionInstance:
         self.logs: dict[ChannelId, ChannelLog] = {}
         self.log_ports: dict[ChannelId, LogPort] = {}
         self._queues: list[QueuePort] = []
+        self._running: set[int] = set()
+        """Slots that have been told where their peers are: nobody reads or sends anything before."""
+        self._manifest = manifest
         self._catching_up = set(self.alive) if catching_up else set()
         """Slots that have not said that they have produced again what their consumers had seen."""
         self.subtasks: dict[SubtaskId, Subtask] = {}
@@ -67,9 +70,13 @@ class RegionInstance:
             self.subtasks[subtask] = KINDS[world.topology.vertex[subtask.vertex].kind](subtask, self, restored)
         self._publish(manifest)
 
-    def come_up(self, manifest: Manifest | None) -> None:
+    def run_slot(self, slot: int) -> None:
         """Subtasks that had finished say so again; the rest run."""
+        self._running.add(slot)
+        manifest = self._manifest
         for id, subtask in self.subtasks.items():
+            if id.index != slot:
+                continue
             if manifest is not None and id in manifest.finished:
                 subtask.finished = True
                 subtask.end_logs()
@@ -80,7 +87,7 @@ class RegionInstance:
         self.look_whether_caught_up()
 
     def runnable(self) -> list[Subtask]:
-        return [s for id, s in self.subtasks.items() if id.index in self.alive and not s.finished]
+        return [s for id, s in self.subtasks.items() if id.index in self._running & self.alive and not s.finished]
 
     def slot_dies(self, slot: int) -> None:
         """Its process is gone: its queues take nothing more, and whoever read its logs is cut off."""
@@ -104,6 +111,11 @@ class RegionInstance:
             if logs and all(log.caught_up for log in logs):
                 self._catching_up.discard(slot)
                 self.send("caught_up", slot, slot)
+
+    def consumer_finished(self, channel: ChannelId) -> None:
+        if channel in self.logs and channel.producer in self._catching_up:
+            self.logs[channel].consumer_finished()
+            self.look_whether_caught_up()
 
     # Both ends of channels, for the subtasks.
 

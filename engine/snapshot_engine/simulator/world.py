@@ -300,15 +300,12 @@ class World:
         assert driver.recovery is not None
         if driver.recovery.runs[region].attempt == attempt:
             self.current[driver.serial, region] = instance
-            self.logs.connect(driver, instance)
         else:  # it comes so late that its attempt is over: it will be told to go
             self._orphan(instance)
         for slot in sorted(instance.alive):
             self.mail.append(("up", instance, slot))
-        instance.come_up(manifest)
         if driver is not self.newest_driver():
             self._orphan(instance)
-        self.refresh()
 
     def _is_replaced(self, driver: Driver, manifest: Manifest | None) -> bool:
         """Whether a newer driver has already deleted what this launch would be restored from."""
@@ -328,8 +325,9 @@ class World:
             instance.send("slot_up", slot, slot)
 
     def let_run(self, driver: Driver, region: int, attempt: Attempt) -> None:
-        """All slots of the region are there: each is told where its peers are, and says when it runs."""
+        """All slots of the region are there: each is told where its peers are, and runs when it has heard it."""
         for instance in self._attempts_of(driver, region, attempt):
+            self.logs.connect(driver, instance)
             for slot in sorted(instance.alive):
                 self.mail.append(("runs", instance, slot))
 
@@ -340,6 +338,8 @@ class World:
     def _mail_runs(self, instance: RegionInstance, slot: int) -> None:
         if slot in instance.alive:
             instance.send("slot_runs", slot, slot)
+            instance.run_slot(slot)
+            self.refresh()
 
     def refresh(self) -> None:
         self.instances = [instance for instance in self.instances if instance.alive]

@@ -59,7 +59,7 @@ class LocalCopies:
     def keep_only(self, paths: set[str]) -> None:
         """A checkpoint is complete: of this slot's copies only these are of use."""
         for path in self._mine - paths:
-            (self._folder / path).unlink(missing_ok=True)
+            self._delete(self._folder / path)
         self._mine &= paths
 
     def sweep(self) -> None:
@@ -67,4 +67,13 @@ class LocalCopies:
         with contextlib.suppress(OSError):
             for file in [file for file in self._folder.rglob("*") if file.is_file()]:
                 if file.stat().st_mtime < oldest:
-                    file.unlink(missing_ok=True)
+                    self._delete(file)
+
+    def _delete(self, copy: Path) -> None:
+        """With the folders that it leaves empty. What cannot be deleted stays, and does no harm."""
+        with contextlib.suppress(OSError):
+            copy.unlink(missing_ok=True)
+            folder = copy.parent
+            while folder != self._folder:
+                folder.rmdir()  # fails, and ends it, where there is something left
+                folder = folder.parent

@@ -69,7 +69,8 @@ class Environment(StrEnum):
     RESTORE_FROM = "STREAMINGJOB_RESTORE_FROM"
     """A savepoint's name, or the path of a checkpoint or savepoint, to start from."""
     IGNORE_STATE = "STREAMINGJOB_IGNORE_STATE"
-    """"true": start with no state although the storage may hold some (upgradeMode Stateless)."""
+    """"true": start with no state although the storage may hold some (upgradeMode Stateless). A planner is also told
+    "false"."""
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
     POD_IP = "POD_IP"

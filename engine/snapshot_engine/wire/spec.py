@@ -349,6 +349,11 @@ class StreamingJobSpec(StrictModel):
         """Executors that regions are placed on, without the standby ones."""
         return self.executor.instances or -(-self.parallelism // self.executor.cores)
 
+    @property
+    def executor_pods(self) -> int:
+        """The standby ones as well."""
+        return self.executor_instances + self.executor.standby
+
 
 class ObjectMeta(TolerantModel):
     """As much of Kubernetes' metadata as the engine reads; the rest may be there and is ignored."""

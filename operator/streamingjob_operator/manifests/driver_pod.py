@@ -27,12 +27,13 @@ from streamingjob_operator.manifests.pod_security import (
     scratch_mounts,
     scratch_volumes,
 )
-from streamingjob_operator.manifests.pod_template import merge_pod_template
+from streamingjob_operator.manifests.pod_template import OWN_VOLUME_PREFIX, merge_pod_template
 from streamingjob_operator.manifests.storage import storage_environment_sources, storage_mounts, storage_volumes
 from streamingjob_operator.manifests.stored_spec import EXECUTOR_KEY, MANIFEST_KEY, StoredSpec
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 CONFIG_DIRECTORY = "/etc/streamingjob"
+CONFIG_VOLUME = f"{OWN_VOLUME_PREFIX}config"
 TERMINATION_GRACE_SECONDS = 30
 
 # In executors Spark sets it.
@@ -46,6 +47,7 @@ DELETE_STATE = ("driver", "--delete-state")
 def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:
     pod = _base_pod(owner, stored, driver.pod_name, naming.DRIVER, RUN, driver.generation)
     pod["metadata"]["labels"][naming.GENERATION_LABEL] = str(driver.generation)
+    pod["metadata"]["annotations"] |= _size_annotations(stored.spec)
     container = pod["spec"]["containers"][0]
     container["env"] += _restore_environment(driver.restore)
     container |= {"ports": _ports(), **_probes()}
@@ -54,10 +56,15 @@ def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> 
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 
-def build_planner_pod(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
-    """Plans the pipeline and ends: 0 if it can run, ExitCode.INVALID_PIPELINE with the reason if it cannot."""
-    name = naming.planner_pod_name(owner.name, stored.spec_hash)
+def build_planner_pod(owner: Owner, stored: StoredSpec, restore: RestorePoint | None = None) -> dict[str, Any]:
+    """Plans the pipeline and ends: 0 if it can run from that state, a fatal ExitCode with the reason if it cannot."""
+    name = naming.planner_pod_name(owner.name, stored.spec_hash, restore)
     pod = _base_pod(owner, stored, name, naming.PLANNER, PLAN, generation=0)
+    ignores = restore is not None and restore.ignore_state
+    environment = {Environment.IGNORE_STATE: "true" if ignores else "false"}
+    if restore is not None and restore.path is not None:
+        environment[Environment.RESTORE_FROM] = restore.path
+    pod["spec"]["containers"][0]["env"] += [{"name": name.value, "value": said} for name, said in environment.items()]
     return merge_pod_template(pod, stored.spec.driver.pod_template)
 
 
@@ -107,7 +114,7 @@ def _container(owner: Owner, stored: StoredSpec, program: tuple[str, ...], gener
         # The driver writes its report; one that could not leaves its last log lines instead.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+            {"name": CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             *scratch_mounts(),
             *storage_mounts(spec),
         ],
@@ -169,6 +176,11 @@ def _probes() -> dict[str, Any]:
     }
 
 
+def _size_annotations(spec: StreamingJobSpec) -> dict[str, str]:
+    """For whoever sees the pod and not the stored spec."""
+    return {naming.PARALLELISM_ANNOTATION: str(spec.parallelism), naming.EXECUTORS_ANNOTATION: str(spec.executor_pods)}
+
+
 def _scrape_annotations() -> dict[str, str]:
     return {
         "prometheus.io/scrape": "true",
@@ -189,4 +201,4 @@ def _config_volume(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
     if code is not None:
         item = {"key": code.key, "path": f"pipeline/{code.key}"}
         sources.append({"configMap": {"name": code.name, "items": [item]}})
-    return {"name": "config", "projected": {"defaultMode": 0o440, "sources": sources}}
+    return {"name": CONFIG_VOLUME, "projected": {"defaultMode": 0o440, "sources": sources}}

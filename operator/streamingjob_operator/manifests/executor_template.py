@@ -13,8 +13,10 @@ from streamingjob_operator.manifests.pod_security import (
     scratch_mounts,
     scratch_volumes,
 )
-from streamingjob_operator.manifests.pod_template import merge_pod_template
+from streamingjob_operator.manifests.pod_template import OWN_VOLUME_PREFIX, merge_pod_template
 from streamingjob_operator.manifests.storage import storage_environment_sources, storage_mounts, storage_volumes
+
+SECRETS_VOLUME = f"{OWN_VOLUME_PREFIX}secrets"
 
 
 def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def _container(spec: StreamingJobSpec) -> dict[str, Any]:
         "env": scratch_environment(),
         "envFrom": storage_environment_sources(spec),
         "volumeMounts": [
-            {"name": "secrets", "mountPath": SECRETS_DIRECTORY, "readOnly": True},
+            {"name": SECRETS_VOLUME, "mountPath": SECRETS_DIRECTORY, "readOnly": True},
             *scratch_mounts(),
             *storage_mounts(spec),
         ],
@@ -60,4 +62,4 @@ def _secret_volume(owner: Owner) -> dict[str, Any]:
         "defaultMode": 0o440,
         "items": [{"key": SPARK_SECRET_FILE, "path": SPARK_SECRET_FILE}],
     }
-    return {"name": "secrets", "secret": secret}
+    return {"name": SECRETS_VOLUME, "secret": secret}

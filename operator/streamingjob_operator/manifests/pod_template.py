@@ -11,6 +11,9 @@ from typing import Any
 
 from streamingjob_operator.manifests.pod_security import scratch_mounts
 
+OWN_VOLUME_PREFIX = "streamingjob-"
+"""Of volumes that no template can replace, such as the one with the job's state: a template may have a `config` of its
+own."""
 _NAMED_BY = {
     "containers": "name",
     "initContainers": "name",
@@ -29,6 +32,7 @@ def merge_pod_template(pod: dict[str, Any], template: dict[str, Any] | None) -> 
     merged: dict[str, Any] = _merge(pod, {key: template[key] for key in ("metadata", "spec") if key in template})
     _restore_identity(merged["metadata"], pod["metadata"])
     merged["spec"]["restartPolicy"] = pod["spec"]["restartPolicy"]
+    _restore_volumes(merged["spec"], pod["spec"])
     _restore_program(merged["spec"]["containers"], pod["spec"]["containers"][0])
     return merged
 
@@ -40,6 +44,11 @@ def _restore_identity(merged: dict[str, Any], own: dict[str, Any]) -> None:
         else:
             merged.pop(field, None)
     merged["labels"] = merged.get("labels", {}) | own.get("labels", {})
+
+
+def _restore_volumes(merged: dict[str, Any], own: dict[str, Any]) -> None:
+    kept = [volume for volume in own["volumes"] if volume["name"].startswith(OWN_VOLUME_PREFIX)]
+    merged["volumes"] = _with_own(merged["volumes"], kept, lambda each: each.get("name"))
 
 
 def _restore_program(containers: list[dict[str, Any]], own: dict[str, Any]) -> None:

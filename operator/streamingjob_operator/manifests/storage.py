@@ -3,8 +3,9 @@
 from typing import Any
 
 from snapshot_engine.wire.spec import CHECKPOINT_MOUNT, StreamingJobSpec
+from streamingjob_operator.manifests.pod_template import OWN_VOLUME_PREFIX
 
-VOLUME_NAME = "checkpoints"
+VOLUME_NAME = f"{OWN_VOLUME_PREFIX}checkpoints"
 
 
 def storage_volumes(spec: StreamingJobSpec) -> list[dict[str, Any]]:

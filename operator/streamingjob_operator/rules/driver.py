@@ -55,6 +55,7 @@ def _confirm(draft: Draft, pod: PodView) -> None:
     draft.status.driver.pod_uid = pod.uid
     draft.status.driver.image = pod.image
     draft.status.driver.render_version = pod.render_version
+    draft.status.driver.size = pod.size
 
 
 def _answer_missing_pod(draft: Draft) -> None:
@@ -80,7 +81,7 @@ def _answer_end(draft: Draft, pod: PodView) -> None:
     if pod.phase == "Succeeded" or (end is not None and end.code == ExitCode.FINISHED):
         _answer_success(draft, pod)
     elif end is not None and end.code in FATAL_EXITS:
-        _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], describe_end(pod))
+        _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], f"{pod.name} {describe_end(pod)}")
     else:
         by_kubernetes = pod.status_reason in _ENDS_BY_KUBERNETES
         restart_driver(draft, describe_end(pod), costs=not by_kubernetes)
@@ -99,17 +100,16 @@ def _answer_success(draft: Draft, pod: PodView) -> None:
 
 def _answer_fatal_end(draft: Draft, reason: Reason, why: str) -> None:
     if can_roll_back(draft):
-        roll_back(draft, why)
+        roll_back(draft, f"cannot run: {why}")
     else:
         draft.fail(reason, why)
 
 
 def describe_end(pod: PodView) -> str:
-    if pod.status_reason is not None and pod.exit is None:
-        return f"was ended by Kubernetes ({pod.status_reason})"
     end = pod.exit
     if end is None:
-        return "failed"
+        what = "failed" if pod.status_reason is None else f"was ended by Kubernetes ({pod.status_reason})"
+        return f"{what}: {pod.never_ran}" if pod.never_ran else what
     if end.reason == "OOMKilled":
         return f"was killed because it took more memory than it may have (spec.{pod.component}.memory)"
     if end.report is None and end.code > SIGNALLED:

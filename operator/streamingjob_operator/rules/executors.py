@@ -9,24 +9,29 @@ from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import LossKey, PodView
-from streamingjob_operator.resource import Reason
+from streamingjob_operator.resource import DriverRecord, JobSize, Reason
 
 SAY_AGAIN_SECONDS = 5.0
 _AT_ITS_END = (Phase.STOPPED, Phase.FINISHED, Phase.FAILED)
 
 
 def count_executors(draft: Draft) -> None:
-    job = draft.observation.job
-    draft.status.selector = naming.executor_selector(job.uid)
-    if draft.spec is None:
-        return
+    draft.status.selector = naming.executor_selector(draft.observation.job.uid)
     driver = draft.status.driver
     pods = draft.observation.executors(driver.generation) if driver is not None else []
     draft.status.executors.ready = sum(pod.phase == "Running" and pod.deleting_since is None for pod in pods)
-    running = driver is not None and not draft.is_terminal
-    wanted = draft.spec.executor_instances + draft.spec.executor.standby
-    draft.status.executors.desired = wanted if running else 0
-    draft.status.replicas = draft.spec.parallelism if running else 0
+    size = _size(draft, driver)
+    if size is not None:
+        draft.status.executors.desired, draft.status.replicas = size.executors, size.parallelism
+
+
+def _size(draft: Draft, driver: DriverRecord | None) -> JobSize | None:
+    """Of what runs; None if that is not known."""
+    if driver is None or draft.is_terminal:
+        return JobSize(parallelism=0, executors=0)
+    if driver.size is not None or draft.spec is None:
+        return driver.size
+    return JobSize(parallelism=draft.spec.parallelism, executors=draft.spec.executor_pods)
 
 
 def report_losses(draft: Draft) -> None:

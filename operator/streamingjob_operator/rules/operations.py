@@ -186,6 +186,14 @@ def restore_of_upgrade(draft: Draft) -> RestorePoint | None:
     return _no_state(draft) if draft.policy.upgrade_mode is UpgradeMode.STATELESS else draft.lineage
 
 
+def planned_restore(draft: Draft) -> RestorePoint | None:
+    """What a changed spec would start from, by the modes as they are now: it is planned against that. None for the
+    state of the job that runs, of which the latest checkpoint tells."""
+    if restore_is_asked(draft):
+        return RestorePoint(id="plan", path=draft.policy.restore_from)
+    return RestorePoint(id="plan", ignore_state=True) if draft.policy.upgrade_mode is UpgradeMode.STATELESS else None
+
+
 def _begin_upgrade(draft: Draft) -> None:
     """Planned by a pod of its own while the old driver runs on; with no driver there is nothing to
     protect."""

@@ -19,7 +19,7 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     """
     driver = draft.status.driver
     assert driver is not None, "only a driver that was recorded can be restarted"
-    draft.status.error = why
+    draft.status.error = f"{driver.pod_name} {why}"
     if costs and not _spend(draft):
         _give_up(draft, why)
         return

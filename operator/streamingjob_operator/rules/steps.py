@@ -14,6 +14,7 @@ from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
     become_suspended,
     driver_can_take_a_savepoint,
+    planned_restore,
     restore_is_asked,
     restore_of_upgrade,
     stand_still,
@@ -52,9 +53,9 @@ def continue_operation(draft: Draft) -> None:
 def drop_idle_planners(draft: Draft) -> None:
     """Nobody waits for their word any more; also if that was recorded by an operator that died before it acted."""
     operation = draft.status.operation
-    planned = operation.target_hash if operation is not None and operation.step is OperationStep.PLAN else None
+    awaited = _planner_name(draft) if operation is not None and operation.step is OperationStep.PLAN else None
     for pod in draft.observation.pods_of(naming.PLANNER):
-        if pod.spec_hash != planned:
+        if pod.name != awaited:
             draft.act(DeletePod(pod.name, pod.uid))
 
 
@@ -71,7 +72,7 @@ def _continue_plan(draft: Draft) -> None:
         message = f"the changed spec could not be planned in time: {_why_late(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif pod is None:
-        draft.act(LaunchPlanner(draft.operation.target_hash or ""))
+        draft.act(LaunchPlanner(draft.operation.target_hash or "", planned_restore(draft)))
         draft.look_again(ASK_AGAIN_SECONDS)
     elif pod.ended:
         _plan_again(draft, pod)
@@ -112,9 +113,13 @@ def _is_no_longer_wanted(draft: Draft) -> bool:
 
 def _planner_pod(draft: Draft) -> PodView | None:
     """One that is being deleted was asked by another operation, and its end says nothing."""
-    target = draft.operation.target_hash
-    pods = draft.observation.pods_of(naming.PLANNER)
-    return next((pod for pod in pods if pod.spec_hash == target and pod.deleting_since is None), None)
+    name, pods = _planner_name(draft), draft.observation.pods_of(naming.PLANNER)
+    return next((pod for pod in pods if pod.name == name and pod.deleting_since is None), None)
+
+
+def _planner_name(draft: Draft) -> str:
+    job, target = draft.observation.job, draft.operation.target_hash or ""
+    return naming.planner_pod_name(job.name, target, planned_restore(draft))
 
 
 def _keep_running_spec(draft: Draft, reason: Reason, message: str) -> None:

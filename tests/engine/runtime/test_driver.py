@@ -12,6 +12,7 @@ import yaml
 from snapshot_engine.cli import driver as command
 from snapshot_engine.runtime import driver
 from snapshot_engine.storage.local import LocalBlobs
+from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire import control
 from snapshot_engine.wire.control import Environment
 from snapshot_engine.wire.status import ExitCode
@@ -90,6 +91,67 @@ def test_a_mistake_in_the_code_itself_is_told_with_its_line(pod: Any) -> None:
     last_word = pod(pipeline={"source": "import nowhere_to_be_found\n\ndef pipeline(env): ...\n"})
     assert command.check() == ExitCode.INVALID_PIPELINE
     assert "nowhere_to_be_found" in _report(last_word)["error"]
+
+
+@pytest.fixture
+def other_state(pod: Any) -> Any:
+    """The storage holds a checkpoint that does not fit the pipeline, and a savepoint that does."""
+    pod()
+    job = driver.load_job()
+    store = driver.open_job_store(driver.settings_for(job, driver.Launch.from_environment({})))
+    store.acquire("uid-1")
+    store.complete(_manifest(store, key_groups=64), retained=3)
+    store.complete_savepoint(_manifest(store, key_groups=128), "fits")
+    return store
+
+
+def _manifest(store: Any, key_groups: int) -> Manifest:
+    return Manifest(
+        checkpoint=store.next_checkpoint_id(),
+        generation=store.generation,
+        job="orders",
+        job_uid="uid-1",
+        triggered_at=0.0,
+        completed_at=1.0,
+        key_groups=key_groups,
+        vertices={},
+        critical_path=(),
+    )
+
+
+def test_a_pipeline_that_does_not_fit_the_state_is_refused_before_anything_is_stopped(
+    pod: Any, other_state: Any
+) -> None:
+    last_word = pod()
+    assert command.check() == ExitCode.UNREADABLE_STATE
+    assert "has 64 key groups, the job now 128" in _report(last_word)["error"]
+
+
+@pytest.mark.parametrize("stored", ["Savepoint", "Stateless"])
+def test_the_state_is_left_out_when_the_operator_says_so_whatever_mode_was_stored(
+    pod: Any, other_state: Any, monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    pod(upgradeMode=stored)
+    monkeypatch.setenv(Environment.IGNORE_STATE, "true")
+    assert command.check() == ExitCode.FINISHED
+    monkeypatch.setenv(Environment.IGNORE_STATE, "false")
+    assert command.check() == ExitCode.UNREADABLE_STATE
+
+
+def test_an_operator_that_says_nothing_about_the_state_leaves_it_to_the_stored_mode(pod: Any, other_state: Any) -> None:
+    pod(upgradeMode="Stateless")
+    assert command.check() == ExitCode.FINISHED
+
+
+def test_a_pipeline_is_compared_with_the_state_that_it_is_to_start_from(
+    pod: Any, other_state: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_word = pod()
+    monkeypatch.setenv(Environment.RESTORE_FROM, "fits")
+    assert command.check() == ExitCode.FINISHED
+    monkeypatch.setenv(Environment.RESTORE_FROM, "no-such-savepoint")
+    assert command.check() == ExitCode.UNREADABLE_STATE
+    assert "no-such-savepoint" in _report(last_word)["error"]
 
 
 def test_removing_the_state_of_a_job_leaves_what_is_not_its_own(pod: Any, tmp_path: Path) -> None:

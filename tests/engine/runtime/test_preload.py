@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -60,11 +61,11 @@ def test_operators_and_connectors_are_there_and_no_client_of_a_connector() -> No
     assert not {"pyspark", "confluent_kafka"} & loaded
 
 
-def _in_one_archive(folder: Path, *packages: str) -> str:
-    with zipfile.ZipFile(folder / "pyspark.zip", "w") as archive:
+def _in_one_archive(folder: Path, *packages: str, name: str = "pyspark.zip") -> str:
+    with zipfile.ZipFile(folder / name, "w") as archive:
         for package in packages:
             archive.writestr(f"{package}/__init__.py", "")
-    return str(folder / "pyspark.zip")
+    return str(folder / name)
 
 
 def test_an_archive_is_left_out_where_its_packages_are_installed(
@@ -74,9 +75,45 @@ def test_an_archive_is_left_out_where_its_packages_are_installed(
         (tmp_path / "installed" / package).mkdir(parents=True)
         (tmp_path / "installed" / package / "__init__.py").touch()
     installed = str(tmp_path / "installed")
-    monkeypatch.setattr(sys, "path", [_in_one_archive(tmp_path, "pyspark", "py4j"), installed])
+    jar = _in_one_archive(tmp_path, "org", name="spark-core.jar")
+    monkeypatch.setattr(sys, "path", [_in_one_archive(tmp_path, "pyspark", "py4j"), jar, installed])
     leave_out_archives()
     assert sys.path == [installed]
+
+
+def test_no_reader_of_an_archive_is_left_that_would_read_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's worker invalidates the caches of imports: a reader of an archive then reads its table of contents."""
+    for package in ("pyspark", "py4j"):
+        (tmp_path / "installed" / package).mkdir(parents=True)
+        (tmp_path / "installed" / package / "__init__.py").touch()
+    archive = _in_one_archive(tmp_path, "pyspark", "py4j")
+    monkeypatch.setattr(sys, "path", [archive, str(tmp_path / "installed")])
+    monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
+    for place in (archive, f"{archive}/pyspark"):
+        assert PathFinder.find_spec("pyspark", [place]) or place in sys.path_importer_cache
+    leave_out_archives()
+    assert not [place for place in sys.path_importer_cache if place.startswith(archive)]
+
+
+_TASK = """
+import sys
+from snapshot_engine.runtime.spark_daemon import preload, preload_task
+preload_task()
+preload()
+before = set(sys.modules)
+from snapshot_engine.runtime import slot, spark
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname())
+print(*(set(sys.modules) - before))
+"""
+
+
+def test_a_task_imports_nothing_before_its_slot_says_hello() -> None:
+    answer = subprocess.run([sys.executable, "-c", _TASK], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == []
 
 
 def test_an_archive_stays_where_nothing_else_has_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

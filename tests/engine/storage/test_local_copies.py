@@ -85,3 +85,24 @@ def test_a_copy_that_cannot_be_written_is_done_without(machine: Machine, tmp_pat
 
 def test_copies_are_made_only_where_they_are_wanted(tmp_path: Path) -> None:
     assert StorageConfig(str(tmp_path), Layout("ns", "job")).copies() is None
+
+
+def test_nothing_is_left_of_copies_that_are_of_no_use(machine: Machine) -> None:
+    """Not even a folder: a job makes one with each checkpoint, and every slot that starts looks through them all."""
+    assert machine.copies is not None
+    for checkpoint in range(1, 4):
+        kept = machine.write(checkpoint)
+        machine.copies.keep_only({kept.path})
+    folders = [path for path in Path(machine.folder).rglob("*") if path.is_dir()]
+    assert not [folder for folder in folders if not list(folder.iterdir())]
+    assert machine.reader.read_table(kept).equals(TABLE) and machine.copies.hits == 1
+
+
+def test_a_copy_that_cannot_be_deleted_does_no_harm(machine: Machine) -> None:
+    handle = machine.write(1)
+    [copy] = machine.local_files()
+    copy.unlink()
+    (copy / "something").mkdir(parents=True)  # for root, too, a deletion that fails
+    assert machine.copies is not None
+    machine.copies.keep_only(set())
+    assert machine.reader.read_table(handle).equals(TABLE)

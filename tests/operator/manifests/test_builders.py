@@ -18,6 +18,7 @@ from streamingjob_operator.manifests.stored_spec import (
     read_stored_spec,
     resolve_spec,
 )
+from streamingjob_operator.pods import view_pod
 from streamingjob_operator.resource import DriverRecord, RestorePoint
 
 OWNER = Owner("orders", "shop", "uid-1")
@@ -67,6 +68,47 @@ def test_every_pod_meets_the_restricted_standard(number):
     assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
 
 
+def test_the_planner_is_told_which_state_to_look_at_whatever_mode_was_stored():
+    kept, elsewhere = stored(upgradeMode="Stateless"), RestorePoint(id="plan", path="s3://b/older")
+    pods = [build_planner_pod(OWNER, kept, restore) for restore in (None, elsewhere, RestorePoint(id="plan"))]
+    pods.append(build_planner_pod(OWNER, kept, RestorePoint(id="plan", ignore_state=True)))
+    told = [environment(pod) for pod in pods]
+    assert [each[Environment.IGNORE_STATE] for each in told] == ["false", "false", "false", "true"]
+    assert [each.get(Environment.RESTORE_FROM) for each in told] == [None, "s3://b/older", None, None]
+    assert len({pod["metadata"]["name"] for pod in pods}) == 4, "none is taken for another"
+
+
+@pytest.mark.parametrize("part", ["driver", "executor"])
+def test_a_template_cannot_put_other_volumes_in_the_place_of_the_jobs_state_and_secrets(part):
+    """Else a job would begin anew on another claim, although its storage cannot be changed."""
+    storage = {"checkpoint": {"storage": {"pvc": {"claimName": "state"}}}}
+    plain = {volume["name"]: volume for volume in volumes_of(part, **storage)}
+    others = [{"name": name, "persistentVolumeClaim": {"claimName": "other"}} for name in plain]
+    more = [{"name": name, "emptyDir": {}} for name in ("checkpoints", "config", "secrets")]
+    merged = {
+        v["name"]: v for v in volumes_of(part, **storage, **{part: {"podTemplate": {"spec": {"volumes": others}}}})
+    }
+    assert {name: v for name, v in merged.items() if name.startswith("streamingjob-")} == {
+        name: v for name, v in plain.items() if name.startswith("streamingjob-")
+    }
+    assert "streamingjob-checkpoints" in merged
+    added = volumes_of(part, **storage, **{part: {"podTemplate": {"spec": {"volumes": more}}}})
+    assert all(volume in added for volume in [*plain.values(), *more]), "names that anybody may choose are free"
+
+
+def volumes_of(part, **changes):
+    kept = stored(**changes)
+    pod = build_driver_pod(OWNER, kept, driver()) if part == "driver" else build_executor_template(OWNER, kept.spec)
+    return pod["spec"]["volumes"]
+
+
+def test_the_driver_pod_says_how_large_its_job_is():
+    pod = build_driver_pod(OWNER, stored(parallelism=5, executor={"cores": 2, "standby": 1}), driver())
+    given = {"uid": "pod-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    seen = view_pod({**pod, "metadata": {**pod["metadata"], **given}})
+    assert seen.size is not None and (seen.size.parallelism, seen.size.executors) == (5, 4)
+
+
 def test_the_driver_is_told_who_it_is():
     pod = build_driver_pod(OWNER, stored(), driver())
     told = environment(pod)
@@ -95,15 +137,17 @@ def test_only_the_driver_has_a_service_account_token():
 
 def test_executors_get_the_spark_secret_and_not_the_control_token():
     volumes = {volume["name"]: volume for volume in build_executor_template(OWNER, stored().spec)["spec"]["volumes"]}
-    assert [item["key"] for item in volumes["secrets"]["secret"]["items"]] == ["spark-secret"]
+    assert [item["key"] for item in volumes["streamingjob-secrets"]["secret"]["items"]] == ["spark-secret"]
 
 
 def test_a_volume_for_checkpoints_is_mounted_in_driver_and_executors():
     changes = {"checkpoint": {"storage": {"pvc": {"claimName": "state", "subPath": "orders"}}}}
     for pod in all_pods(**changes):
-        assert {"name": "checkpoints", "persistentVolumeClaim": {"claimName": "state"}} in pod["spec"]["volumes"]
+        assert {"name": "streamingjob-checkpoints", "persistentVolumeClaim": {"claimName": "state"}} in pod["spec"][
+            "volumes"
+        ]
         mounts = {mount["name"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
-        assert mounts["checkpoints"]["subPath"] == "orders"
+        assert mounts["streamingjob-checkpoints"]["subPath"] == "orders"
     assert stored(**changes).spec.checkpoint.storage.root == "file:///var/lib/streamingjob/checkpoints"
 
 
@@ -146,7 +190,9 @@ def test_a_pod_template_is_merged_and_never_replaces():
     assert own["resources"]["limits"] == {"memory": "1Gi", "cpu": "2"}
     assert environment(pod)["A"] == "1" and environment(pod)["STREAMINGJOB_UID"] == "uid-1"
     assert sidecar["name"] == "sidecar"
-    assert {"config", "tmp", "spark-local-dir-1", "more"} <= {volume["name"] for volume in pod["spec"]["volumes"]}
+    assert {"streamingjob-config", "tmp", "spark-local-dir-1", "more"} <= {
+        volume["name"] for volume in pod["spec"]["volumes"]
+    }
 
 
 def pods_with(container, *, storage, volumes=()):
@@ -178,7 +224,7 @@ def test_a_pod_template_mounts_nothing_in_place_of_the_checkpoints(path):
         mounts, storage={"pvc": {"claimName": "state"}}, volumes=[{"name": "mine", "emptyDir": {}}]
     ):
         at_checkpoints = [m for m in container["volumeMounts"] if m["mountPath"].rstrip("/") == CHECKPOINT_MOUNT]
-        assert at_checkpoints == [{"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT}]
+        assert at_checkpoints == [{"name": "streamingjob-checkpoints", "mountPath": CHECKPOINT_MOUNT}]
         assert "/data" in [mount["mountPath"] for mount in container["volumeMounts"]]
 
 

@@ -233,7 +233,7 @@ def test_a_drivers_long_last_words_fit_into_the_status(running):
     running.end_driver(1, error="ä" * 2000)
     running.look()
     assert len(running.status["error"].encode()) <= MAX_MESSAGE_LENGTH
-    assert running.status["error"].startswith("exited with code 1")
+    assert running.status["error"].startswith("orders-driver-1 exited with code 1")
 
 
 def test_a_driver_pod_that_comes_late_is_deleted(running):
@@ -246,3 +246,10 @@ def test_a_driver_pod_that_comes_late_is_deleted(running):
     assert running.actions(DeletePod) == [DeletePod("orders-driver-1", late.uid)]
     running.look()
     assert running.driver.generation == 2 and running.last.actions == ()
+
+
+def test_a_driver_whose_init_container_failed_says_so(running):
+    why = "its init container migrate exited with code 3"
+    running.change_pod(running.driver.name, phase="Failed", never_ran=why)
+    running.look()
+    assert f"orders-driver-1 failed: {why}; a new driver takes over" in running.last.announcements[0].message

@@ -166,3 +166,28 @@ def test_the_status_stays_small_with_many_regions(running):
     assert len(running.status["regions"]) == 32
     assert "r499" in [region["id"] for region in running.status["regions"]], "those in trouble are shown"
     assert running.status["regionsReady"] == "499/500"
+
+
+def test_the_size_is_that_of_the_job_that_runs_and_not_of_a_spec_that_was_refused(running):
+    running.begin_upgrade(parallelism=8)
+    running.plan_fails()
+    running.settle(2)
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    assert (running.status["replicas"], running.status["executors"]["desired"]) == (1, 1)
+
+
+def test_the_size_after_a_rollback_is_that_of_the_last_good_spec(running):
+    running.upgrade_to_its_start(parallelism=8, readyTimeout="1m")
+    assert (running.status["replicas"], running.status["executors"]["desired"]) == (8, 8)
+    running.pass_time(61)
+    running.settle(4)
+    running.finish_start()
+    assert running.condition("Ready") == ("False", "RolledBack")
+    assert (running.status["replicas"], running.status["executors"]["desired"]) == (1, 1)
+
+
+def test_the_size_of_a_driver_that_an_older_operator_made_is_taken_from_the_spec(running):
+    running.change_pod(running.driver.name, size=None)
+    running.status["driver"].pop("size")
+    running.settle(2)
+    assert (running.status["replicas"], running.status["executors"]["desired"]) == (1, 1)

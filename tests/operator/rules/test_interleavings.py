@@ -80,7 +80,11 @@ def test_a_spec_that_never_was_ready_is_not_kept_running(running):
 
 def test_the_upgrade_mode_may_change_while_the_new_spec_is_planned(running):
     running.begin_upgrade(upgradeMode="Stateless")
+    running.plan_succeeds()
     running.edit(upgradeMode="LastState")
+    running.look()
+    assert running.step == "Plan", "whether the state fits has not been looked at"
+    running.look()
     running.plan_succeeds()
     running.look()
     assert [action.request.mode for action in running.actions(StopJob)] == ["checkpoint"]

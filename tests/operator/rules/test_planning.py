@@ -52,3 +52,34 @@ def test_a_planner_that_cannot_start_is_told_at_once(running):
     running.look()
     assert running.condition("Ready") == ("False", "Upgrading")
     assert "ImagePullBackOff: no such image" in running.message("Ready")
+
+
+def test_a_spec_that_does_not_fit_the_state_is_planned_again_without_it_when_the_mode_says_so(running):
+    running.begin_upgrade()
+    running.plan_fails()
+    running.look()
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    refused = running.planner_request
+    running.edit(upgradeMode="Stateless")
+    running.settle(3)
+    assert running.step == "Plan"
+    asked = running.planner_request
+    assert (refused.restore, asked.restore.ignore_state) == (None, True)
+
+
+def test_a_spec_that_starts_from_elsewhere_is_planned_against_that_state(running):
+    running.begin_upgrade(restoreFrom="s3://p/older", restoreNonce=1)
+    assert running.planner_request.restore.path == "s3://p/older"
+
+
+def test_the_word_of_a_planner_counts_only_for_the_state_that_it_has_looked_at(running):
+    running.begin_upgrade()
+    first = running.planner
+    running.plan_fails()
+    running.edit(upgradeMode="Stateless")
+    running.settle(2)
+    assert running.step == "Plan" and running.condition("Stalled")[0] == "False"
+    assert first not in running.pods and running.pods[running.planner].phase == "Running"
+    running.plan_succeeds()
+    running.look()
+    assert running.step == "Stop"

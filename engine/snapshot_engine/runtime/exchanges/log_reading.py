@@ -9,7 +9,6 @@ from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.protocol.elements import ChannelId, EndOfInput, Watermark
 from snapshot_engine.protocol.exchange_receiver import ChannelReceiver, joins_what_is_taken
 
-REMEMBERED_BARRIERS = 8
 ENOUGH_ROWS = 4096
 """Batches that wait are put together up to this many rows: more would save nothing."""
 
@@ -69,11 +68,12 @@ class NumberedQueue(InboundQueue):
         In at-least-once mode rows behind it may be processed before the snapshot is taken; they are read again.
         """
         self._at_barrier[checkpoint] = self._processed()
-        while len(self._at_barrier) > REMEMBERED_BARRIERS:
-            del self._at_barrier[next(iter(self._at_barrier))]
 
     def position(self, checkpoint: int) -> int:
-        """The number of the next record to process after a restore from `checkpoint`."""
+        """The number of the next record to process after a restore from `checkpoint`. Not to be asked for an older one
+        any more: there may be many between a barrier here and the snapshot, but snapshots are taken in their order.
+        """
+        self._at_barrier = {number: at for number, at in self._at_barrier.items() if number >= checkpoint}
         return self._at_barrier.get(checkpoint, self._processed())
 
     def _processed(self) -> int:

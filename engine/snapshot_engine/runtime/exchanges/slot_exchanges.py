@@ -243,6 +243,11 @@ class SlotExchanges:
 
     # What the driver says.
 
+    def consumers_finished(self, channels: Sequence[str]) -> None:
+        """One that is not catching up keeps its logs: a consumer may have to begin again for another one's sake."""
+        if self._catching_up:
+            self.forget_consumers(channels)
+
     @property
     def sources_paused(self) -> bool:
         """As much is kept as may be, here, in another slot of the region, or further down."""

@@ -86,6 +86,18 @@ def test_a_slot_that_comes_after_the_word_hears_it_all_the_same() -> None:
     assert it.come_up(SOURCE).paused == [True]
 
 
+def test_sources_do_not_pause_while_what_they_feed_catches_up() -> None:
+    """The checkpoint that would empty the log waits for it."""
+    it = Regions()
+    it.pauses.log_full(it.shells[LAST], 0, True)
+    it.shells[MIDDLE].behind = {0}
+    it.pauses.region_starts(it.shells[MIDDLE])
+    assert it.come_up(MIDDLE).paused == []
+    assert (it.heard(SOURCE), it.heard(LAST)) == ([True, False], [True])
+    it.pauses.slot_caught_up(it.shells[MIDDLE], 0)
+    assert (it.heard(SOURCE), it.heard(MIDDLE)) == ([True, False, True], [True])
+
+
 @pytest.mark.parametrize(("exchange", "available"), [("committed", True), ("blocking", False)])
 def test_a_producer_restarts_for_an_unreadable_input_only_where_it_would_make_it_again(exchange, available) -> None:
     cuts = cuts_of(exchange)

@@ -91,3 +91,14 @@ def test_no_more_is_put_together_than_the_slice_may_have() -> None:
     queue = filled(rows(0), rows(1), rows(2), rows(3))
     assert queue.take_slice(2)["n"].to_pylist() == [0, 1]
     assert queue.take_slice(9)["n"].to_pylist() == [2, 3]
+
+
+def test_the_position_at_a_barrier_is_known_however_many_come_before_the_snapshot() -> None:
+    """At-least-once: a fast channel brings those of all 64 checkpoints that may be under way, and savepoints'."""
+    many = 100
+    queue = filled(*(element for n in range(many) for element in (rows(n), Barrier(n + 1, 0.0))))
+    for n in range(many):
+        queue.take()
+        queue.take()
+        queue.barrier(n + 1)
+    assert [queue.position(n + 1) for n in range(many)] == [n + 1 for n in range(many)]

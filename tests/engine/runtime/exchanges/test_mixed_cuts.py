@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,10 @@ from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.runtime import messages as m
+from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
+from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 pytestmark = pytest.mark.jobs
@@ -45,6 +51,12 @@ def numbers_in(sink: CollectSink) -> list[int]:
 async def completed(job: RunningJob, checkpoints: int) -> None:
     while job.board.status.checkpoint.completed < checkpoints:
         await asyncio.sleep(0.02)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(STANDS_STILL_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def end_what_stands_still(job: RunningJob) -> None:
@@ -110,6 +122,98 @@ def test_checkpoints_go_on_after_a_deterministic_producer_restarted_alone_though
         interval=0.05,
         meanwhile=kill_the_producer,
         heartbeat_timeout=60.0,
+    )
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+
+
+class LastWordComesLate:
+    """From its first subtask's end on, what slots of one region say reaches the JobMaster only by `tell`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.of_region: int | None = None
+        self._waiting: list[Callable[[], None]] = []
+        for word in ("slot_said", "slot_gone", "_launch_ended"):
+            monkeypatch.setattr(JobMaster, word, self._late(getattr(JobMaster, word)))
+
+    def _late(self, hear: Callable[..., None]) -> Callable[..., None]:
+        def heard(master: JobMaster, source: SlotConnection | int, *said: object) -> None:
+            region = source.region if isinstance(source, SlotConnection) else source
+            ends = any(isinstance(each, m.SubtaskFinished) for each in said)
+            if region == self.of_region and (ends or self._waiting):
+                self._waiting.append(partial(hear, master, source, *said))
+            else:
+                hear(master, source, *said)
+
+        return heard
+
+    @property
+    def was_said(self) -> bool:
+        return bool(self._waiting)
+
+    def tell(self) -> None:
+        self.of_region = None
+        for word in self._waiting:
+            word()
+
+
+def test_checkpoints_go_on_after_a_deterministic_producer_restarted_alone_while_its_consumer_died_with_its_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody dials the new attempt, and its consumer's region counts as finished only when it has come up."""
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(200), uid="bounded").deterministic()
+        source.exchange("durable").rebalance().filter(lambda row: True).uid("far").sink_to(DiscardSink(), uid="far-out")
+        env.from_source(numbers(None, rate=2000.0), uid="endless").sink_to(DiscardSink(), uid="out")
+
+    last_word = LastWordComesLate(monkeypatch)
+
+    async def kill_both(job: RunningJob) -> None:
+        consumer = job.master.regions[region_of(job, "far")]
+        producer = job.master.regions[region_of(job, "bounded")]
+        last_word.of_region = consumer.run.region
+        await until(lambda: last_word.was_said)
+        os.kill(consumer.connections[0].hello.pid, signal.SIGKILL)
+        os.kill(producer.connections[0].hello.pid, signal.SIGKILL)
+        await until(lambda: producer.run.attempt.number == 2 and producer.run.state.value == "Running")
+        last_word.tell()
+        assert consumer.run.state.value == "Finished"
+        await asyncio.wait_for(completed(job, job.board.status.checkpoint.completed + 3), STANDS_STILL_SECONDS)
+        assert producer.run.attempt.number == 2
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", interval=0.05, meanwhile=kill_both, heartbeat_timeout=60.0)
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
+
+
+def test_a_producer_that_catches_up_does_not_pause_for_a_log_that_only_a_checkpoint_would_empty(tmp_path: Path) -> None:
+    """No checkpoint is triggered before it has caught up: both would wait for each other."""
+    gate = tmp_path / "gate"
+
+    def opens(row) -> bool:
+        while not gate.exists():
+            time.sleep(0.01)
+        return True
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(numbers(None, rate=20_000.0), uid="source").deterministic()
+        middle = source.exchange("durable").rebalance().filter(lambda row: True).uid("middle")
+        middle.exchange("durable", budget=100_000).rebalance().filter(opens).uid("last").sink_to(
+            DiscardSink(), uid="out"
+        )
+
+    async def kill_the_paused_source(job: RunningJob) -> None:
+        source = job.master.regions[region_of(job, "source")]
+        await until(lambda: source.paused)
+        os.kill(source.connections[0].hello.pid, signal.SIGKILL)
+        await until(lambda: source.run.attempt.number == 2 and source.run.state.value == "Running")
+        gate.touch()
+        await asyncio.wait_for(completed(job, job.board.status.checkpoint.completed + 2), STANDS_STILL_SECONDS)
+        assert job.master.regions[region_of(job, "middle")].run.attempt.number == 1
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline, storage=tmp_path / "ck", interval=0.1, meanwhile=kill_the_paused_source, heartbeat_timeout=60.0
     )
     assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
 
