@@ -16,8 +16,8 @@ from snapshot_engine.wire.status import (
     Phase,
     RegionState,
     RegionStatus,
-    SlotPlace,
     RestartEntry,
+    SlotPlace,
     SlowestStep,
     VertexStatus,
 )
