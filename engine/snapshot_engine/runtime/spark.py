@@ -28,6 +28,7 @@ from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.placements import Placements
 from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.runtime.spark_failures import told_by_spark
 from snapshot_engine.runtime.spark_settings import OWNED_SETTINGS
 
 log = logging.getLogger(__name__)
@@ -205,14 +206,15 @@ class SparkLauncher:
         return [executor for executor in executors if executor.slots > 0]
 
     def _run(self, task: SlotTask, on_end: OnEnd) -> None:
-        error = None
+        error, placed = None, None
         try:
             placed = self._placements.choose(task.region, task.attempt, task.slots())
             if placed is not None:
                 log.info("region %d, attempt %s: to executor %s", task.region, task.attempt, _named(placed))
                 self._submit(task, placed)
         except Exception as failure:
-            error = _first_line(failure)
+            arrived = self._placements.arrived(task.region, task.attempt)
+            error = told_by_spark(_text(failure), task.slots(), placed or {}, arrived)
         self._placements.attempt_ended(task.region, task.attempt)
         on_end(task.region, task.attempt, error)
 
@@ -261,9 +263,13 @@ def _group(region: int, attempt: Attempt) -> str:
 
 
 def _first_line(failure: Exception) -> str:
+    return _text(failure).strip().splitlines()[0]
+
+
+def _text(failure: Exception) -> str:
     java = getattr(failure, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(failure)
-    return text.strip().splitlines()[0] if text.strip() else type(failure).__name__
+    return text if text.strip() else type(failure).__name__
 
 
 def _run_slot(task: SlotTask, _: Iterator[Any]) -> Iterator[Any]:
