@@ -306,6 +306,7 @@ class Driver:
         for region, attempt in action.attempts.items():
             alone = self._goes_back_behind_consumers(region)
             self._hold_checkpoints(region, alone)
+            self._sources_away(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
             self._loops.started(region, attempt)
             settled = self.coordinator.next_id - 1
