@@ -73,15 +73,13 @@ def _full_name(names: tuple[str, ...]) -> str:
 
 def _written_replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
     own = "_" * (max(map(len, names)) + 1)  # longer than any column's name, so that it can be none
-    values = [f"{own}{number}" for number in range(len(names))]
-    changes = "".join(
-        f"    if {name} is not {own}same: {value} = {name}\n" for value, name in zip(values, names, strict=True)
+    unchanged = "".join(
+        f"    if {name} is {own}same: {name} = {own}row[{number}]\n" for number, name in enumerate(names)
     )
     source = (
         f"def replace({own}row, /, *, {', '.join(f'{name}={own}same' for name in names)}):\n"
-        f"    {', '.join(values)}, = {own}row\n"
-        f"{changes}"
-        f"    return {own}class(({', '.join(values)},))\n"
+        f"{unchanged}"
+        f"    return {own}class(({', '.join(names)},))\n"
     )
     scope: dict[str, Any] = {f"{own}same": object(), f"{own}class": row}
     exec(source, scope)
