@@ -80,6 +80,8 @@ def chosen_plan(chosen: argparse.Namespace) -> Plan:
         plan = replace(plan, target_seconds=chosen.target_seconds)
     if chosen.repetitions is not None:
         plan = replace(plan, repetitions=chosen.repetitions)
+    if chosen.most_repetitions is not None:
+        plan = replace(plan, most_repetitions=chosen.most_repetitions)
     if chosen.slots is not None:
         plan = replace(plan, cells=tuple(replace(cell, parallelism=chosen.slots) for cell in plan.cells))
     return replace(plan, fresh_workers=plan.fresh_workers or chosen.fresh)
@@ -126,6 +128,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command.add_argument("--keys", default="", help="only cells with these numbers of keys, comma-separated")
         command.add_argument("--target-seconds", type=float, help="length of a measured run")
         command.add_argument("--repetitions", type=int, help="else those of the plan")
+        command.add_argument("--most-repetitions", type=int, help="of noisy cells; else those of the plan")
         command.add_argument("--slots", type=int, help="instead of those of the plan's cells")
         command.add_argument("--fresh", action="store_true", help="a new process for every run: for figures of memory")
     commands.choices["prepare"].add_argument("--slices", type=int, default=200, help="the most of them in a run")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -137,7 +138,9 @@ def _checkpoint(entry: Entry) -> str:
     told = facts.get("duration_ms") or facts.get("batch_ms")
     if not told:
         return ""
-    return f"{told['p50'] if isinstance(told, dict) else median(told):,.0f} ms"
+    # Flink's is the word NaN where it has completed none.
+    milliseconds = float(told["p50"]) if isinstance(told, dict) else median(told)
+    return "" if isnan(milliseconds) else f"{milliseconds:,.0f} ms"
 
 
 def _configuration_lines(entries: list[Entry]) -> list[str]:

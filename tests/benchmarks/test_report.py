@@ -48,6 +48,19 @@ def test_the_table_lists_the_fastest_first() -> None:
     assert table.index("| fast |") < table.index("| slow |")
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ({"duration_ms": [10.0, 30.0, 20.0]}, "20 ms"),
+        ({"duration_ms": {"p50": "NaN"}}, ""),
+        ({"batch_ms": [7]}, "7 ms"),
+    ],
+)
+def test_a_checkpoints_duration_is_shown_as_each_engine_tells_it(told: dict, shown: str) -> None:
+    entry = entry_of(outcome("some", [1.0])) | {"facts": {"checkpoints": told}}
+    assert f"| 1 MiB | {shown} | 1,000,000 |" in render([entry], {})
+
+
 def test_the_price_of_checkpoints_is_the_share_they_take() -> None:
     with_them = entry_of(outcome("some", [2.0]))
     without = {**entry_of(outcome("some", [1.6])), "checkpoint_interval": 0}
