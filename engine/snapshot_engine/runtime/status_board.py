@@ -266,6 +266,7 @@ class StatusBoard(JobEvents):
         self._history.append(entry)
         self._show_history()
         checkpoint = self.status.checkpoint
+        is_first = checkpoint.last_completed_id is None  # somebody waits for that one, and not for the next
         checkpoint.completed += 1
         if outcome.savepoint is not None:
             self._savepoint_done(outcome.savepoint, outcome.checkpoint, uri)
@@ -274,7 +275,7 @@ class StatusBoard(JobEvents):
             self._describe_last(manifest, uri)
             checkpoint.size_bytes = written
             checkpoint.duration_seconds = duration
-        self._note(transition=outcome.savepoint is not None)
+        self._note(transition=outcome.savepoint is not None or is_first)
 
     def checkpoint_aborted(self, action: Abort) -> None:
         self._under_way.pop(action.checkpoint, None)

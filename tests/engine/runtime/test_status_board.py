@@ -1,4 +1,4 @@
-"""What the status API tells of savepoints that were asked for, and of where slots are."""
+"""What the status API tells of checkpoints, savepoints and slots, and what of it at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
-from snapshot_engine.protocol.checkpoints import Abort
+from snapshot_engine.protocol.checkpoints import Abort, Completed
+from snapshot_engine.protocol.critical_path import CriticalPath
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
@@ -18,6 +19,7 @@ from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.runtime.vertex_figures import VertexFigures
 from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
 from snapshot_engine.wire.status import SavepointState
 
@@ -47,6 +49,30 @@ async def test_the_processes_of_slots_are_told_until_they_are_gone() -> None:
     assert [place.pid for place in board.status.slot_places] == [11]
     board.heartbeat(_slot(0, 2, 12), {})
     assert sorted((place.pid, place.attempt) for place in board.status.slot_places) == [(11, 1), (12, 2)]
+
+
+def _complete(board: StatusBoard, number: int) -> None:
+    manifest = Manifest(
+        checkpoint=number,
+        generation=1,
+        job="orders",
+        job_uid="uid",
+        triggered_at=0.0,
+        completed_at=1.0,
+        key_groups=128,
+        vertices={},
+        critical_path=(),
+    )
+    board.checkpoint_completed(manifest, Completed(number, True, 0.0, 1.0, {}), CriticalPath(1.0, ()), "somewhere", 10)
+
+
+async def test_the_first_completed_checkpoint_is_told_at_once_and_the_others_are_mere_progress() -> None:
+    board = _board()
+    for number in (1, 2, 3):
+        before = board.revision
+        _complete(board, number)
+        assert board.revision > before
+        assert (board.transition > before) == (number == 1)
 
 
 async def test_a_savepoint_that_failed_and_is_asked_for_again_is_pending_again() -> None:
