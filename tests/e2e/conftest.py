@@ -102,7 +102,8 @@ class Operator:
             self.namespace.kubectl("delete", "pod", pod, "--force", "--grace-period=0")
         else:
             for pid in _processes_of(pod):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may go with the one before
+                    os.kill(pid, signal.SIGKILL)
         return time.time()
 
     def kill(self) -> None:

@@ -7,13 +7,18 @@ import json
 import pytest
 from pipelines import REGIONS, check_regions
 from streaming_job import TOLERATED, moment
-from test_executor_loss import LONGEST_GAP_SECONDS, a_working_executor, longest_gap, seconds_away, start_three_regions
+from test_executor_loss import (
+    LONGEST_GAP_SECONDS,
+    MOST_SECONDS,
+    a_working_executor,
+    longest_gap,
+    seconds_away,
+    start_three_regions,
+)
 
 RATE = 600
 COUNT = RATE * 120
 """Long enough for a busy machine to start the last executor before the first region has ended."""
-MOST_SECONDS = 3.0
-"""The kernel, and the executors of a full pod, take part of the time and of the machine."""
 
 # A slot that finds a file of its region's name takes more memory than its pod may have. The kernel kills the largest
 # process: the slot itself, or, where many small ones take the memory, the executor's JVM and so the container.
@@ -55,7 +60,7 @@ def others_are_undisturbed(job, region, before):
     return {name: job.attempts()[name] for name in others} == others
 
 
-def finish_and_measure(job, region, *, most=MOST_SECONDS):
+def finish_and_measure(job, region):
     """The output is exact, the region was away for so long at most, and nothing of it was seen in the others."""
     failed_at = moment(job.regions()[str(region)]["lastFailure"]["at"])
     job.until_finished()
@@ -65,7 +70,7 @@ def finish_and_measure(job, region, *, most=MOST_SECONDS):
     print(job.events("ExecutorLost"), job.events("RegionRecovered"))
     print(f"processing again {away:.2f} s after the failure; gaps elsewhere {gaps}")
     assert max(gaps.values()) < LONGEST_GAP_SECONDS
-    assert away <= most
+    assert away <= MOST_SECONDS
 
 
 def test_a_slot_that_the_kernel_kills_for_its_memory_takes_only_its_region_with_it(job):

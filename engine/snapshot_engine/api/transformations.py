@@ -166,7 +166,8 @@ def _time_column(column: str, input: StreamType) -> str:
     if not is_time(input.schema.field(column).type):
         raise ValueError(
             f"event time column {column!r} is {input.schema.field(column).type}; "
-            "it must be int64 (epoch milliseconds) or a timestamp"
+            "it must be int64 (epoch milliseconds) or a timestamp: cast it where it is made"
+            ' (in NumPy .astype("int64"))'
         )
     return column
 

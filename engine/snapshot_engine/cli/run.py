@@ -25,6 +25,7 @@ from snapshot_engine.runtime.starting_checkpoint import starting_checkpoint
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
 """As shells have it: 128 plus the number of SIGINT."""
 
@@ -61,6 +62,8 @@ def run_manifest(
     try:
         result = asyncio.run(_run(settings, execution, launcher, view, seconds, port, file))
     finally:
+        for number in STOPPING:  # the job is over: nothing is left to be stopped, and what is left is to tidy up
+            signal.signal(number, signal.SIG_IGN)
         running.withdraw(file)
         launcher.close()
     return _tell(result, view)
@@ -93,7 +96,7 @@ def _stop_on_signals(master: JobMaster) -> None:
         else:
             master.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPPING:
         asyncio.get_running_loop().add_signal_handler(number, stop)
 
 

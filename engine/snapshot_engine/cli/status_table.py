@@ -19,12 +19,16 @@ from snapshot_engine.wire.status import (
     RegionState,
     RegionStatus,
     RestartEntry,
+    SlotPlace,
     VertexStatus,
 )
 
 SHOWN_REGIONS = 8
 SHOWN_CHECKPOINTS = 5
 SHOWN_RESTARTS = 3
+SHOWN_PROCESSES = 4
+EMBEDDED = "driver"
+"""What Spark calls the executor that is this machine's own process."""
 BAR_WIDTH = 30
 DAY, YEAR = 86_400, 365.25 * 86_400
 AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
@@ -80,12 +84,14 @@ def _regions(status: JobStatus) -> FittingTable:
             Column("Attempt"),
             Column("From checkpoint", spare=1),
             Column("Vertices", text=True),
+            Column("Processes", spare=2),
             Column("Last failure"),
         ]
     )
+    places = _by_region(status.slot_places)
     in_trouble_first = sorted(status.regions, key=lambda region: (region.state in AT_WORK, -region.restarts))
     for region in in_trouble_first[:SHOWN_REGIONS]:
-        table.add(*_region_row(region, status.phase))
+        table.add(*_region_row(region, status.phase, _processes(places.get(region.id, []))))
     rest = Counter(_state_of(region, status.phase) for region in in_trouble_first[SHOWN_REGIONS:])
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in rest.items())
@@ -99,10 +105,28 @@ def _state_of(region: RegionStatus, phase: Phase) -> str:
     return phase.value if over else region.state.value
 
 
-def _region_row(region: RegionStatus, phase: Phase) -> tuple[str, ...]:
+def _region_row(region: RegionStatus, phase: Phase, processes: str) -> tuple[str, ...]:
     restored = "" if region.last_restored_checkpoint is None else str(region.last_restored_checkpoint)
     failure = region.last_failure.cause if region.last_failure is not None else ""
-    return region.id, _state_of(region, phase), str(region.attempt), restored, ", ".join(region.vertices), failure
+    vertices = ", ".join(region.vertices)
+    return region.id, _state_of(region, phase), str(region.attempt), restored, vertices, processes, failure
+
+
+def _by_region(places: list[SlotPlace]) -> dict[str, list[SlotPlace]]:
+    found: dict[str, list[SlotPlace]] = {}
+    for place in sorted(places, key=lambda place: place.slot):
+        found.setdefault(place.region, []).append(place)
+    return found
+
+
+def _processes(places: list[SlotPlace]) -> str:
+    """The pids of a region's slots, in their order, each behind its executor where that is another machine's."""
+    shown = ", ".join(_process(place) for place in places[:SHOWN_PROCESSES])
+    return f"{shown}, … {len(places)} in all" if len(places) > SHOWN_PROCESSES else shown
+
+
+def _process(place: SlotPlace) -> str:
+    return f"pid {place.pid}" if place.executor_id == EMBEDDED else f"executor {place.executor_id} pid {place.pid}"
 
 
 def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:

@@ -9,13 +9,19 @@ Nobody waits for ever. Only those count that can go on by themselves: no split t
 row yet, and no subtask of a region that is away. What a subtask was told is behind what is true by a quarter of the
 drift on the way to the driver and another on the way back at most, once all messages have arrived. So the slowest split
 of all is never more than half the drift ahead of what its subtask was told: it is read, until another is the slowest.
+
+Nobody runs away before the first word. A subtask that has begun to count and has heard of nobody who does goes no
+further than the drift beyond where it began: the driver answers whoever begins to count when nobody did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from snapshot_engine.protocol.elements import SubtaskId
+from snapshot_engine.protocol.elements import MAX_WATERMARK, SubtaskId
+
+NOBODY_AHEAD = MAX_WATERMARK
+"""What a subtask is told that has to wait for nobody."""
 
 
 class SourceDrift:
@@ -29,6 +35,7 @@ class SourceDrift:
         self._times: Mapping[str, int] = {}
         self._told: int | None = None
         self._said: int | None = None
+        self._began: int | None = None
         self.held: frozenset[str] = frozenset()
         """Splits that must not be read now."""
 
@@ -38,7 +45,7 @@ class SourceDrift:
         self._hold()
 
     def told(self, least: int | None) -> None:
-        """What the driver said last: the least of the group; None if nobody counts."""
+        """What the driver said last: the least of the group; None if nobody counted then."""
         self._told = least
         self._hold()
 
@@ -56,10 +63,15 @@ class SourceDrift:
 
     def _hold(self) -> None:
         least = self._least()
+        if least is None or self._told is not None:
+            self._began = None
         if least is None:
             self.held = frozenset()
             return
-        limit = (least if self._told is None else min(least, self._told)) + self._drift
+        if self._told is None and self._began is None:
+            self._began = least
+        slowest = self._began if self._told is None else self._told
+        limit = (least if slowest is None else min(least, slowest)) + self._drift
         self.held = frozenset(split for split, time in self._times.items() if time > limit)
 
 

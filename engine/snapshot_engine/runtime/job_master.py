@@ -311,6 +311,7 @@ class JobMaster:
         self._facts.restarted(action.attempts)
         for number, attempt in action.attempts.items():
             self._hold_checkpoints(number)
+            self._drifts.region_away(number)  # one that had finished was never stopped
             self._launch(self.regions[number], attempt)
 
     def _resume_checkpoints(self) -> None:

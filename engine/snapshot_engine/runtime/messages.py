@@ -238,7 +238,7 @@ class SourceTime:
 
 @dataclass(frozen=True)
 class LeastTime:
-    """How far the slowest has come of the sources that keep together; None: nobody is held back."""
+    """How far the slowest has come of the sources that keep together; None: none of them counts yet."""
 
     group: int
     time: int | None

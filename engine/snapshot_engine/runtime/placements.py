@@ -111,6 +111,12 @@ class Placements:
             self._changed.notify_all()
             return in_vain
 
+    def arrived(self, region: int, attempt: Attempt) -> frozenset[int]:
+        """The slots that have come up, whether they are still there or not."""
+        with self._changed:
+            launch = self._launches.get((region, attempt))
+            return frozenset(launch.arrived) if launch is not None else frozenset()
+
     def all_arrived(self, region: int, attempt: Attempt, slots: Sequence[int]) -> bool:
         """Or there is nobody left to wait for."""
         with self._changed:

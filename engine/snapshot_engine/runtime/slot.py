@@ -38,6 +38,7 @@ from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, sent_schema
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
 from snapshot_engine.runtime.subtask import Subtask, Waiting
+from snapshot_engine.runtime.told_reader import ToldReader
 from snapshot_engine.storage.pieces import PieceWriter
 
 FLUSH_SECONDS = 0.005
@@ -86,7 +87,7 @@ class Slot:
             task,
             slot,
             self._poller,
-            reader,
+            ToldReader(reader, self._beat_while_restoring),
             self._exchanges,
             self._writer.submit,
             self._decline,
@@ -307,6 +308,13 @@ class Slot:
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self._task.settings.heartbeat_seconds
             self._control.send(m.Heartbeat({subtask_key(s.id): _figures(s) for s in self._parts.subtasks}))
+
+    def _beat_while_restoring(self) -> None:
+        """A large state takes long to read. Each piece that comes is a sign of life; one that never comes is none."""
+        now = time.monotonic()
+        if self._until_deployed is not None and now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._task.settings.heartbeat_seconds
+            self._control.send(m.Heartbeat({}))
 
     def _piece_writer(self, subtask: SubtaskId, checkpoint: int) -> PieceWriter:
         storage = self._task.settings.storage

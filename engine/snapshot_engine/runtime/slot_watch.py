@@ -22,7 +22,9 @@ EXECUTOR_WATCH_SECONDS = 1.0
 LATE_WORD_SECONDS = 30.0
 """So long after a slot's end, the word that its executor is lost is about the same event."""
 DEPLOY_PATIENCE = 24
-"""While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout."""
+"""While a slot restores its state its loop does not run: it may be silent for so many times the heartbeat timeout, from
+one piece that it reads to the next.
+"""
 
 RegionFailed = Callable[[RegionShell, SlotConnection, str, str], None]
 """The region, the slot that failed, the kind of failure, and what there is to say about it."""

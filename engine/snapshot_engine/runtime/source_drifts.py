@@ -8,7 +8,7 @@ from typing import Any
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.protocol.elements import SubtaskId
 from snapshot_engine.protocol.region_run import ACTIVE
-from snapshot_engine.protocol.source_drift import GroupTime
+from snapshot_engine.protocol.source_drift import NOBODY_AHEAD, GroupTime
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.region_shell import RegionShell
 
@@ -80,6 +80,6 @@ class SourceDrifts:
         self._tell_news(number)
 
     def _tell(self, shell: RegionShell, number: int) -> None:
-        least = None if self._catches_up(shell.run.region) else self._groups[number].told
+        least = NOBODY_AHEAD if self._catches_up(shell.run.region) else self._groups[number].told
         for connection in shell.connections.values():
             connection.send(m.LeastTime(number, least))

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pyspark import RDD, BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
+from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,7 @@ from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.placements import Placements
 from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.runtime.spark_failures import told_by_spark
 from snapshot_engine.runtime.spark_settings import OWNED_SETTINGS
 
 log = logging.getLogger(__name__)
@@ -70,7 +72,29 @@ def context_of(settings: Mapping[str, str]) -> SparkContext:
     # What Spark calls an error is often none (a driver pod that is not ready yet, a cancelled task), and would be taken
     # for the reason of whatever comes next.
     quiet = {"spark.log.level": "FATAL", **settings}
-    return SparkContext.getOrCreate(SparkConf().setAll(list(quiet.items())))
+    conf = SparkConf().setAll(list(quiet.items()))
+    _start_jvm(conf)
+    context = SparkContext.getOrCreate(conf)
+    _hush_accumulators(context)
+    return context
+
+
+def _start_jvm(conf: SparkConf) -> None:
+    """In a session of its own. A signal to the whole process group (by `timeout`, systemd, a shell) is for the driver
+    to answer, and its last checkpoint needs Spark. The JVM ends when its pipe to this process closes.
+    """
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _hush_accumulators(context: SparkContext) -> None:
+    """No accumulator is used here. The JVM may hang up on their server before it is shut down, of which it would print
+    a traceback at the end of a job that went well.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def ship_by_value(module: ModuleType) -> None:
@@ -182,14 +206,15 @@ class SparkLauncher:
         return [executor for executor in executors if executor.slots > 0]
 
     def _run(self, task: SlotTask, on_end: OnEnd) -> None:
-        error = None
+        error, placed = None, None
         try:
             placed = self._placements.choose(task.region, task.attempt, task.slots())
             if placed is not None:
                 log.info("region %d, attempt %s: to executor %s", task.region, task.attempt, _named(placed))
                 self._submit(task, placed)
         except Exception as failure:
-            error = _first_line(failure)
+            arrived = self._placements.arrived(task.region, task.attempt)
+            error = told_by_spark(_text(failure), task.slots(), placed or {}, arrived)
         self._placements.attempt_ended(task.region, task.attempt)
         on_end(task.region, task.attempt, error)
 
@@ -238,9 +263,13 @@ def _group(region: int, attempt: Attempt) -> str:
 
 
 def _first_line(failure: Exception) -> str:
+    return _text(failure).strip().splitlines()[0]
+
+
+def _text(failure: Exception) -> str:
     java = getattr(failure, "java_exception", None)
     text = str(java.getMessage()) if java is not None else str(failure)
-    return text.strip().splitlines()[0] if text.strip() else type(failure).__name__
+    return text if text.strip() else type(failure).__name__
 
 
 def _run_slot(task: SlotTask, _: Iterator[Any]) -> Iterator[Any]:

@@ -37,6 +37,7 @@ from snapshot_engine.wire.status import (
     RestartEntry,
     SavepointState,
     SavepointStatus,
+    SlotPlace,
     SlotStatus,
     SlowestStep,
     VertexStatus,
@@ -77,6 +78,7 @@ class StatusBoard(JobEvents):
         self._figures_shown_at = 0.0
         self._subtasks = len(graph.subtasks)
         self._executors: dict[tuple[int, int], SlotConnection] = {}
+        self._places: dict[tuple[int, int], SlotPlace] = {}
         self._usable: Sequence[ExecutorInfo] = ()
         self._history: deque[CheckpointEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
         self._restarts: deque[RestartEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
@@ -122,6 +124,7 @@ class StatusBoard(JobEvents):
             region.restarts = attempt.number - 1
             region.last_restored_checkpoint = checkpoint
             region.running_since = None
+            self._forget_places(number)
         self.status.restarts = sum(region.restarts for region in self.status.regions)
         self._note(transition=True)
 
@@ -133,6 +136,7 @@ class StatusBoard(JobEvents):
 
     def region_finished(self, run: RegionRun) -> None:
         self.status.regions[run.region].state = RegionState.FINISHED
+        self._forget_places(run.region)
         self._note(transition=True)
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
@@ -162,6 +166,7 @@ class StatusBoard(JobEvents):
 
     def ended(self, result: JobResult) -> None:
         self.status.phase = _ENDED[result.outcome.value]
+        self.status.slot_places = []
         if self.status.phase is Phase.FAILED:
             self.status.error = "\n".join([result.message, *result.history])[:LONGEST_MESSAGE]
         self._note(transition=True)
@@ -170,8 +175,29 @@ class StatusBoard(JobEvents):
         self._show_vertices()
         known = self._executors.get((connection.region, connection.slot))
         self._executors[(connection.region, connection.slot)] = connection
+        if known is not connection:
+            self._show_place(connection)
         if known is None or known.hello.executor != connection.hello.executor:
             self._describe_executors()
+
+    def _show_place(self, connection: SlotConnection) -> None:
+        hello = connection.hello
+        self._places[connection.region, connection.slot] = SlotPlace(
+            region=str(connection.region),
+            slot=connection.slot,
+            attempt=connection.attempt.number,
+            executor_id=hello.executor,
+            pod_name=hello.pod,
+            host=hello.host,
+            pid=hello.pid,
+        )
+        self.status.slot_places = list(self._places.values())
+        self._note()
+
+    def _forget_places(self, region: int) -> None:
+        """Its processes are gone, or about to go."""
+        self._places = {key: place for key, place in self._places.items() if key[0] != region}
+        self.status.slot_places = list(self._places.values())
 
     def executors_changed(self, executors: Sequence[ExecutorInfo]) -> None:
         self._usable = executors
@@ -240,6 +266,7 @@ class StatusBoard(JobEvents):
         self._history.append(entry)
         self._show_history()
         checkpoint = self.status.checkpoint
+        is_first = checkpoint.last_completed_id is None  # somebody waits for that one, and not for the next
         checkpoint.completed += 1
         if outcome.savepoint is not None:
             self._savepoint_done(outcome.savepoint, outcome.checkpoint, uri)
@@ -248,7 +275,7 @@ class StatusBoard(JobEvents):
             self._describe_last(manifest, uri)
             checkpoint.size_bytes = written
             checkpoint.duration_seconds = duration
-        self._note(transition=outcome.savepoint is not None)
+        self._note(transition=outcome.savepoint is not None or is_first)
 
     def checkpoint_aborted(self, action: Abort) -> None:
         self._under_way.pop(action.checkpoint, None)

@@ -28,7 +28,7 @@ _COUNTERS = (
     _Family("received_bytes", "Bytes that came in", "bytes_in"),
     _Family("sent_bytes", "Bytes that went out", "bytes_out"),
     _Family("busy_seconds", "Time that subtasks spent at work", "busy"),
-    _Family("backpressured_seconds", "Time that subtasks spent waiting for room downstream", "blocked"),
+    _Family("backpressured_seconds", "Time that subtasks waited for room downstream, or for slower sources", "blocked"),
     _Family("idle_seconds", "Time that subtasks spent waiting for input", "idle"),
 )
 _GAUGES = (_Family("source_lag_records", "Records that wait to be read, where the source can tell", "lag"),)

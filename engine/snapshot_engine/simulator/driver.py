@@ -37,6 +37,7 @@ from snapshot_engine.protocol.recovery import (
 )
 from snapshot_engine.protocol.region_run import ACTIVE, DEPLOYED, RegionState
 from snapshot_engine.protocol.restarts import RestartBudget, RestartConfig
+from snapshot_engine.protocol.source_drift import NOBODY_AHEAD
 from snapshot_engine.simulator.loop_ends import LoopEnds
 from snapshot_engine.simulator.manifests import make_manifest
 from snapshot_engine.simulator.storage import Current, Manifest
@@ -305,6 +306,7 @@ class Driver:
         for region, attempt in action.attempts.items():
             alone = self._goes_back_behind_consumers(region)
             self._hold_checkpoints(region, alone)
+            self._sources_away(region)
             self.world.note(f"start region {region} as {attempt} {self._latest_name()}")
             self._loops.started(region, attempt)
             settled = self.coordinator.next_id - 1
@@ -426,7 +428,7 @@ class Driver:
         if self._together is not None:
             slots = self.world.topology.slots(region)
             catches_up = any((region, slot) in self.coordinator.holds for slot in slots)
-            self.world.post.tell_region(self, region, "least_time", None if catches_up else self._together.told)
+            self.world.post.tell_region(self, region, "least_time", NOBODY_AHEAD if catches_up else self._together.told)
 
     def _refused(self, region: int, attempt: Attempt, channel: ChannelId, producer: int, of: Attempt) -> None:
         """A consumer cannot read a log: its producer has to make it again, unless that was restarted since."""

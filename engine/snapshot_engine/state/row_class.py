@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from keyword import iskeyword
 from typing import Any
 
@@ -56,23 +56,32 @@ def make_row(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 
 def _replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
-    """The method `_replace`: written for the very columns where these can be parameters, which is the quickest way."""
-    if len(names) > _MOST_PARAMETERS or not all(map(_can_be_parameter, names)):
-        return _any_replacer(row, names)
+    """The method `_replace`: written for the very columns where these can be parameters, which is the quickest way.
+
+    A name that is no column's is a TypeError of Python's own, in which the method's name tells what columns there are.
+    """
+    replace = _any_replacer(row, names)
+    if len(names) <= _MOST_PARAMETERS and all(map(_can_be_parameter, names)):
+        replace = _written_replacer(row, names)
+    replace.__qualname__ = _full_name(names)
+    return replace
+
+
+def _full_name(names: tuple[str, ...]) -> str:
+    return f"Row({', '.join(names)})._replace"
+
+
+def _written_replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
     own = "_" * (max(map(len, names)) + 1)  # longer than any column's name, so that it can be none
-    values = [f"{own}{number}" for number in range(len(names))]
-    chosen = [f"{value} if {name} is {own}same else {name}" for value, name in zip(values, names, strict=True)]
-    source = (
-        f"def replace({own}row, /, *, {', '.join(f'{name}={own}same' for name in names)}, **{own}others):\n"
-        f"    if {own}others: {own}unknown({own}others)\n"
-        f"    {', '.join(values)}, = {own}row\n"
-        f"    return {own}class(({', '.join(chosen)},))\n"
+    unchanged = "".join(
+        f"    if {name} is {own}same: {name} = {own}row[{number}]\n" for number, name in enumerate(names)
     )
-    scope: dict[str, Any] = {
-        f"{own}same": object(),
-        f"{own}class": row,
-        f"{own}unknown": partial(_refuse_unknown, names),
-    }
+    source = (
+        f"def replace({own}row, /, *, {', '.join(f'{name}={own}same' for name in names)}):\n"
+        f"{unchanged}"
+        f"    return {own}class(({', '.join(names)},))\n"
+    )
+    scope: dict[str, Any] = {f"{own}same": object(), f"{own}class": row}
     exec(source, scope)
     replace: Callable[..., Row] = scope["replace"]
     return replace
@@ -90,13 +99,8 @@ def _any_replacer(row: type[Row], names: tuple[str, ...]) -> Callable[..., Row]:
         try:
             for name in changes:
                 values[positions[name]] = changes[name]
-        except KeyError:
-            _refuse_unknown(names, changes)
+        except KeyError as error:
+            raise TypeError(f"{_full_name(names)}() got an unexpected keyword argument {error.args[0]!r}") from None
         return row(values)
 
     return replace
-
-
-def _refuse_unknown(names: tuple[str, ...], changes: dict[str, Any]) -> None:
-    unknown = next(name for name in changes if name not in names)
-    raise ValueError(f"there is no column {unknown!r}; the row has {', '.join(names)}")

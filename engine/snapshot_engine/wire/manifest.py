@@ -27,7 +27,20 @@ class ManifestError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Says where a value is that looks like a date or a number and is none, such as 2024-13-45."""
+    """Says where a value is that looks like a date or a number and is none, such as 2024-13-45, and where a field is
+    given twice, of which YAML would take the last one without a word.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[str, int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                line = key.start_mark.line + 1
+                if key.value in seen:
+                    problem = f"{key.value} is given twice, here and in line {seen[key.value]}"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen[key.value] = line
+        return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -56,19 +69,23 @@ def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str]
     except yaml.YAMLError as error:
         raise ManifestError(f"{origin}", [f":{_yaml_problem(error)}"]) from error
     index = _index_of_job(documents, origin)
+    overrides = list(overrides)
     document = apply_overrides(documents[index], overrides)
-    return validate_job(document, origin, nodes[index])
+    return validate_job(document, origin, nodes[index], overrides)
 
 
-def validate_job(document: Mapping[str, Any], origin: str, node: yaml.Node | None = None) -> StreamingJob:
-    """The typed job of a plain document; ``node`` gives the lines for messages, if the document came from
-    text."""
+def validate_job(
+    document: Mapping[str, Any], origin: str, node: yaml.Node | None = None, overrides: Iterable[str] = ()
+) -> StreamingJob:
+    """The typed job of a plain document. For messages: ``node`` has the lines, if the document came from text, and
+    ``overrides`` are what was not in it."""
     try:
         return StreamingJob.model_validate(document)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        problems = [_describe(detail, _line_of(node, detail["loc"])) for detail in details]
-        raise ManifestError(origin, problems) from error
+        places = [(_override_of(detail["loc"], overrides), _line_of(node, detail["loc"]), detail) for detail in details]
+        places.sort(key=lambda place: (place[0] is not None, place[1] or 0))
+        raise ManifestError(origin, [_describe(*place) for place in places]) from error
 
 
 def apply_overrides(document: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -134,9 +151,19 @@ def _line_of(node: yaml.Node | None, location: Location) -> int | None:
     return line
 
 
-def _describe(detail: ErrorDetails, line: int | None) -> str:
+def _override_of(location: Location, overrides: Iterable[str]) -> str | None:
+    """The last ``path=value`` that set what is at the location, or something above or below it."""
+    field = [str(part) for part in location]
+    for override in reversed(list(overrides)):
+        path = override.partition("=")[0].split(".")
+        if path[: len(field)] == field[: len(path)]:
+            return override
+    return None
+
+
+def _describe(override: str | None, line: int | None, detail: ErrorDetails) -> str:
     field = ".".join(str(part) for part in detail["loc"]) or "the document"
-    prefix = f":{line}: " if line else ": "
+    prefix = f" (--set {override}): " if override else f":{line}: " if line else ": "
     return f"{prefix}{field}: {_explain(detail)}"
 
 
@@ -153,6 +180,10 @@ def _explain(detail: ErrorDetails) -> str:
             return f"found {found}; allowed: {allowed}"
         case "value_error":
             return str(context["error"])
+        case "model_type" | "model_attributes_type":
+            model = _model_at(detail["loc"])
+            fields = f" with fields such as {', '.join(_fields_of(model)[:4])}" if model else ""
+            return f"found {found}; it must be an object{fields}"
         case "string_pattern_mismatch":
             return f"found {found}; it must match {context['pattern']}"
         case _:
@@ -163,10 +194,14 @@ def _suggestion(location: Location) -> str:
     model = _model_at(location[:-1])
     if model is None:
         return ""
-    allowed = [info.alias or name for name, info in model.model_fields.items() if not info.exclude]
+    allowed = _fields_of(model)
     close = difflib.get_close_matches(str(location[-1]), allowed, n=1, cutoff=0.6)
     hint = f'; did you mean "{close[0]}"?' if close else ""
     return f"{hint} (allowed: {', '.join(allowed)})"
+
+
+def _fields_of(model: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in model.model_fields.items() if not info.exclude]
 
 
 def _model_at(location: Location) -> type[BaseModel] | None:

@@ -153,7 +153,7 @@ class StorageSpec(StrictModel):
     """Where checkpoints go: a uri, or a PersistentVolumeClaim. Cannot be changed while the job exists."""
 
     uri: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """`s3://bucket/prefix`, `hdfs://…`, `file:///path`; in an embedded run also a path relative to the
+    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///path`; in an embedded run also a path relative to the
     manifest."""
     secret_ref: SecretRef | None = None
     """Credentials for the uri."""

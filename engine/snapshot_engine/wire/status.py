@@ -208,6 +208,19 @@ class SlotStatus(TolerantModel):
     """More needed than total means that regions wait for executors."""
 
 
+class SlotPlace(TolerantModel):
+    """The process in which a slot of a region runs now."""
+
+    region: str
+    slot: int
+    attempt: int = 0
+    executor_id: str
+    pod_name: str | None = None
+    host: str | None = None
+    pid: int
+    """As the executor's machine or container numbers it."""
+
+
 class JobStatus(TolerantModel):
     version: int = STATUS_VERSION
     name: str
@@ -224,6 +237,7 @@ class JobStatus(TolerantModel):
     savepoints: list[SavepointStatus] = Field(default_factory=list, max_length=MAX_REPORTED_SAVEPOINTS)
     executors: list[ExecutorStatus] = Field(default_factory=list)
     slots: SlotStatus = Field(default_factory=SlotStatus)
+    slot_places: list[SlotPlace] = Field(default_factory=list)
     restarts: int = 0
     restart_history: list[RestartEntry] = Field(default_factory=list, max_length=MAX_HISTORY_ENTRIES)
     vertices: list[VertexStatus] = Field(default_factory=list)

@@ -17,6 +17,7 @@ from snapshot_engine.wire.status import (
     RegionState,
     RegionStatus,
     RestartEntry,
+    SlotPlace,
     SlowestStep,
     VertexStatus,
 )
@@ -67,6 +68,17 @@ def test_of_many_regions_those_in_trouble_are_shown() -> None:
     text = shown(status(regions=regions))
     assert "77" in text
     assert "and 120 Running" in text
+
+
+def test_a_region_says_in_which_processes_it_runs() -> None:
+    """Whoever wants to see a recovery has to find something to kill."""
+    regions = [RegionStatus(id=str(n), state=RegionState.RUNNING) for n in range(3)]
+    places = [SlotPlace(region="0", slot=slot, executor_id="driver", pid=100 + slot) for slot in (1, 0)]
+    places += [SlotPlace(region="1", slot=0, executor_id="3", pid=45)]
+    places += [SlotPlace(region="2", slot=slot, executor_id="driver", pid=200 + slot) for slot in range(9)]
+    text = shown(status(regions=regions, slot_places=places))
+    assert "pid 100, pid 101 " in text and "executor 3 pid 45" in text
+    assert "pid 203, … 9 in all" in text
 
 
 def test_no_region_runs_in_a_job_that_has_stopped() -> None:

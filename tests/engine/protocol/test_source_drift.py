@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_engine.protocol.elements import SubtaskId
-from snapshot_engine.protocol.source_drift import GroupTime, SourceDrift
+from snapshot_engine.protocol.source_drift import NOBODY_AHEAD, GroupTime, SourceDrift
 
 A, B = SubtaskId("a", 0), SubtaskId("b", 0)
 
 
 def test_a_split_waits_while_it_is_ahead_of_the_slowest_by_more_than_the_drift():
     drift = SourceDrift(100)
+    drift.told(NOBODY_AHEAD)
     drift.stands_at({"x": 0, "y": 100, "z": 101})
     assert drift.held == {"z"}
     drift.stands_at({"x": 1, "y": 100, "z": 101})
@@ -31,6 +32,33 @@ def test_a_subtask_waits_for_what_it_is_told_of_the_others():
     assert not drift.held
     drift.told(0)
     drift.told(None)
+    assert not drift.held
+
+
+def test_before_the_first_word_a_subtask_goes_no_further_than_the_drift():
+    drift = SourceDrift(100)
+    for time in (500, 600, 601):
+        drift.stands_at({"x": time})
+    assert drift.held == {"x"}
+    drift.told(502)
+    assert not drift.held
+
+
+def test_one_that_was_idle_begins_anew_where_it_is_heard_of_again():
+    drift = SourceDrift(100)
+    drift.stands_at({"x": 500})
+    drift.stands_at({})
+    drift.stands_at({"x": 900})
+    assert not drift.held
+    drift.stands_at({"x": 1001})
+    assert drift.held == {"x"}
+
+
+def test_one_that_is_told_of_nobody_goes_on():
+    drift = SourceDrift(100)
+    drift.told(NOBODY_AHEAD)
+    for time in (500, 5000):
+        drift.stands_at({"x": time})
     assert not drift.held
 
 

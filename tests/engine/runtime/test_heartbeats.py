@@ -16,6 +16,8 @@ from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.protocol.restarts import RestartConfig
+from snapshot_engine.runtime import slot_watch
+from snapshot_engine.storage.pieces import PieceReader
 from snapshot_engine.testing import Outcome, RunningJob, run_pipeline
 
 TIMEOUT_SECONDS = 2.0
@@ -108,3 +110,48 @@ def test_a_slot_that_hangs_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert result.outcome is Outcome.FAILED
     assert "has said nothing for 2 s" in result.message
     assert "raise recovery.heartbeatTimeout" in result.message
+
+
+class KeepsLast:
+    """In the slots that it comes to, a piece of state takes a second to read."""
+
+    def __call__(self, one: Any, other: Any) -> Any:
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _slow_reads, ()
+
+
+def _slow_reads() -> KeepsLast:
+    read = PieceReader.read_bytes
+
+    def slow(reader: PieceReader, handle: Any) -> bytes:
+        time.sleep(1.0)
+        return read(reader, handle)
+
+    PieceReader.read_bytes = slow  # type: ignore[method-assign]
+    return KeepsLast()
+
+
+def keyed_pipeline(env: Environment) -> None:
+    numbers = GeneratorSource({"n": lambda offsets: offsets.astype(np.int64)}, rate=1000)
+    env.from_source(numbers, uid="numbers").key_by("n").reduce(KeepsLast()).uid("last").sink_to(
+        DiscardSink(), uid="out"
+    )
+
+
+def test_a_long_restore_is_not_a_silent_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One slot reads what eight subtasks have left: twice as long as it may be silent."""
+
+    async def stop(job: RunningJob) -> None:
+        while job.board.status.checkpoint.completed < 2:
+            await asyncio.sleep(0.02)
+        job.master.stop()
+
+    timing = {"storage": tmp_path, "interval": 0.2, "meanwhile": stop, "heartbeat_timeout": 2 * TIMEOUT_SECONDS}
+    assert run_pipeline(keyed_pipeline, parallelism=8, **timing).outcome is Outcome.STOPPED
+    monkeypatch.setattr(slot_watch, "DEPLOY_PATIENCE", 1)
+    began = time.monotonic()
+    result = run_pipeline(keyed_pipeline, restarts=RestartConfig(per_region=0, per_job=0), **timing)
+    assert (result.outcome, result.history) == (Outcome.STOPPED, ())
+    assert time.monotonic() - began > 3 * TIMEOUT_SECONDS, "the restore was not long"

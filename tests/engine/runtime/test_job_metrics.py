@@ -79,7 +79,7 @@ def test_a_job_that_was_killed_tells_of_checkpoints_records_restarts_and_each_ph
         while not any("first_output" in entry.phases for entry in job.board.status.restart_history):
             await asyncio.sleep(0.02)
         seen.scrape(job)
-        while not seen.of("streamingjob_sink_commits_total"):
+        while not seen.of("streamingjob_sink_commits_total") or "\nstreamingjob_watermark_timestamp" not in seen.text:
             await asyncio.sleep(0.1)
             seen.scrape(job)
         job.master.stop()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +17,24 @@ from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.dataframe import DataFrameSource
+from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.spark import SparkLauncher, embedded_context, ship_by_value
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 pytestmark = pytest.mark.spark
 
 ROWS = 200_000
+
+
+class KillsItsReader(CollectSink):
+    """A slot that is given it dies before it can say a word."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _die, ()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +70,16 @@ def test_windows_stay_exact_when_slots_are_killed(tmp_path: Path, spark: SparkLa
     rows = out.read_committed()
     assert sum(row["bids"] for row in rows) == ROWS
     assert len({(row["auction"], row["window_start"]) for row in rows}) == len(rows)
+
+
+def test_a_slot_that_dies_while_it_starts_is_told_in_plain_words(tmp_path: Path, spark: SparkLauncher) -> None:
+    def pipeline(env: Environment) -> None:
+        env.from_source(bids(keys=5, count=10), uid="bids").sink_to(KillsItsReader(tmp_path / "out"), uid="out")
+
+    once = RestartConfig(first_delay=0.0, per_region=1, per_job=1)
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", launcher=spark, restarts=once)
+    assert result.outcome is Outcome.FAILED
+    assert "slot 0 failed on executor driver while it started: its process was killed or crashed" in result.message
 
 
 def test_a_dataframe_is_a_bounded_source(tmp_path: Path, spark: SparkLauncher) -> None:

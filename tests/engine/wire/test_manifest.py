@@ -188,3 +188,23 @@ def test_a_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_bytes(b"kind: \xff\xfe")
     with pytest.raises(ManifestError, match=r"job\.yaml: is not UTF-8 text: byte 6"):
         load_manifest(tmp_path / "job.yaml")
+
+
+def test_a_field_that_is_given_twice_is_reported_with_both_lines() -> None:
+    with pytest.raises(ManifestError, match=r":9: not valid YAML: parallelism is given twice, here and in line 8"):
+        parse_manifest(MINIMAL + "  parallelism: 1\n  parallelism: 2\n")
+
+
+def test_what_an_override_has_set_is_not_looked_for_in_the_file() -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_manifest(MINIMAL + "  paralelism: 2\n  parallelism: 2\n", overrides=["spec.parallelism=0"])
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("manifest:8: spec.paralelism: unknown field")
+    assert second.startswith("manifest (--set spec.parallelism=0): spec.parallelism: found 0;")
+
+
+def test_a_value_where_fields_are_wanted_names_some_of_them() -> None:
+    with pytest.raises(
+        ManifestError, match=r"spec.checkpoint: found 7; it must be an object with fields such as inter"
+    ):
+        parse_manifest(MINIMAL + "  checkpoint: 7\n")
