@@ -21,7 +21,7 @@ from benchmarks.scenarios.figures import keep_figures
 ROWS_PER_SECOND = 20_000
 POISONED_ROW = 3 * ROWS_PER_SECOND
 _LAST_ROW = 2 * POISONED_ROW
-"""Flink keeps a whole sequence in memory, and in its state: a longer one would be what restarts take their time for."""
+"""A longer one would be what restarts take their time for: Flink seems to keep a whole sequence in memory and state."""
 _POLL_SECONDS = 0.01
 _SILENCE_SECONDS = 10.0
 

@@ -13,7 +13,7 @@ from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTim
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.operators.watermarks import WatermarkOperator
 from snapshot_engine.protocol.elements import MAX_WATERMARK
-from snapshot_engine.protocol.source_drift import SourceDrift
+from snapshot_engine.protocol.source_drift import NOBODY_AHEAD, SourceDrift
 
 SCHEMA = pa.schema([("at", pa.int64())])
 INPUT = StreamType(SCHEMA)
@@ -224,6 +224,7 @@ def test_no_row_within_the_delay_is_ever_behind_the_watermark(
 def test_a_split_that_waits_for_others_is_not_idle(bench: Any) -> None:
     bench.origin.reading |= {"a", "b"}
     bench.origin.drift = drift = SourceDrift(100)
+    drift.told(NOBODY_AHEAD)
     operator = WatermarkOperator(EventTime("at"), 10, 1000, INPUT, keeps_together=True)
     out = bench.open(operator)
     for split, time in (("a", 0), ("b", 500)):
