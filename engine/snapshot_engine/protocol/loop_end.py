@@ -12,7 +12,10 @@ is the loop done. A round is opened before it begins: once every head knows that
 any of them may begin. Without rounds the loop is done at once.
 
 The end goes in two steps. First the heads let event time run out (the final watermark), which may make the body emit
-again; when that has come to rest too, they end.
+again; when that has come to rest too, they end. But not while a checkpoint is on its way round whose log may hold records
+from before the rest: a head that ended without having heard of it would count with its final state, and a job restored
+from it would bring those records to a head that has ended. (Only at least once: else the barrier holds up the records.)
+Newer checkpoints find the loop at rest, so it does not matter who takes part in them, and nothing waits for them.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ class LoopCounts(NamedTuple):
     """Whether the final watermark has come here; a head has it when it has emitted it."""
     arriving: int | None = None
     """The round that what comes to a head next is for; None: not a head, or no rounds."""
+    going_round: Collection[int] = ()
+    """Checkpoints of which a head has sent the barrier and not got it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class LoopEnd:
         self._answers: dict[SubtaskId, LoopCounts] = {}
         self._candidate: tuple[int, int] | None = None
         self._next_at: float | None = None
+        self._awaited: frozenset[int] | None = None
+        """Checkpoints that were on their way round when the loop was found at rest for good; None: it was not."""
         self.done = False
 
     def inputs_ended(self, now: float) -> None:
@@ -142,6 +149,8 @@ class LoopEnd:
         return [AskWave(self._wave)]
 
     def _judge(self, now: float) -> list[LoopEndAction]:
+        if self._awaited is not None:
+            return self._end_if_none_is_awaited()
         answers = self._answers.values()
         rounds = {counts.round for counts in answers if counts.round is not None}
         if len(rounds) > 1:
@@ -168,5 +177,13 @@ class LoopEnd:
             return [BeginRound(round + 1)]
         if not all(counts.time_is_over for counts in answers):
             return [FinalWatermark()]
-        self.done = True
-        return [EndLoop()]
+        self._awaited = self._going_round()
+        return self._end_if_none_is_awaited()
+
+    def _end_if_none_is_awaited(self) -> list[LoopEndAction]:
+        assert self._awaited is not None
+        self.done = not self._awaited & self._going_round()
+        return [EndLoop()] if self.done else []
+
+    def _going_round(self) -> frozenset[int]:
+        return frozenset(checkpoint for counts in self._answers.values() for checkpoint in counts.going_round)

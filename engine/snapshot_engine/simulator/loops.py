@@ -178,6 +178,7 @@ class Head(Subtask):
             self.loop.round_over,
             self.time_is_over,
             self.loop.arriving if rounds else None,
+            self.loop.pending,
         )
 
 

@@ -134,3 +134,15 @@ class TestRounds:
     def test_when_a_round_is_over_and_nothing_waits_the_loop_is_done(self):
         loop = Loop()
         assert self.rest(loop, counts(1, 1, round=2, round_over=2), counts(0, 0, round_over=2)) == [EndLoop()]
+
+
+def test_the_end_waits_for_checkpoints_that_were_going_round_when_rest_was_found_and_for_no_newer_ones():
+    """What is in their logs may go to a head that has ended without its part of them."""
+    loop = Loop()
+    loop.ask(0.0)
+    loop.answer(counts(1, 1, going_round=[7]), counts(0, 0))
+    assert loop.answer(counts(1, 1, going_round=[7]), counts(0, 0)) == []
+    loop.ask(1.0)
+    assert loop.answer(counts(1, 1, going_round=[7, 8]), counts(0, 0), now=1.0) == []
+    loop.ask(2.0)
+    assert loop.answer(counts(1, 1, going_round=[8]), counts(0, 0), now=2.0) == [EndLoop()]

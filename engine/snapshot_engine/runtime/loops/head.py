@@ -229,6 +229,7 @@ class HeadSubtask(Subtask):
             log.round_over,
             self._loop.time_is_over,
             log.arriving if log.rounds else None,
+            log.pending,
         )
 
     def loop_bytes(self) -> tuple[int, int]:
