@@ -28,15 +28,6 @@ class FlinkJob:
     def __init__(self, port: int, job_id: str) -> None:
         self._address = f"http://127.0.0.1:{port}/jobs/{job_id}"
 
-    def details(self) -> dict[str, Any] | None:
-        """State, vertices and their tasks."""
-        return self._ask("")
-
-    def failures(self) -> list[int]:
-        """When tasks failed (epoch ms), the newest first."""
-        answer = self._ask("/exceptions?maxExceptions=50")
-        return [int(entry["timestamp"]) for entry in answer["exceptionHistory"]["entries"]] if answer else []
-
     def cancel(self) -> None:
         request = urllib.request.Request(self._address + "?mode=cancel", method="PATCH")
         with contextlib.suppress(OSError):

@@ -7,23 +7,28 @@ and meets that row again, so one job gives as many restarts as it is allowed. Ru
 """
 
 import argparse
+import contextlib
+import os
 import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
-from typing import Any
 
 from pyflink.common import Configuration
-from pyflink.table import EnvironmentSettings, TableEnvironment
+from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
 
-from benchmarks.peers.flink_rest import FlinkJob, free_port, rest_configuration
+from benchmarks.peers.flink_log import job_has_failed, restart_times
 from benchmarks.scenarios.figures import keep_figures
 
 ROWS_PER_SECOND = 20_000
 POISONED_ROW = 3 * ROWS_PER_SECOND
 _LAST_ROW = 2 * POISONED_ROW
 """A longer one would be what restarts take their time for: Flink seems to keep a whole sequence in memory and state."""
-_POLL_SECONDS = 0.01
-_SILENCE_SECONDS = 10.0
+_DEFAULT_RESTARTS = 3
+"""Each waits longer than the one before."""
+_PATIENCE_SECONDS = 90.0
+_POLL_SECONDS = 0.5
 
 
 def configuration(restarts: int, delay: str, folder: str) -> dict[str, str]:
@@ -33,8 +38,6 @@ def configuration(restarts: int, delay: str, folder: str) -> dict[str, str]:
         "execution.checkpointing.interval": "1 s",
         "execution.checkpointing.dir": f"file://{folder}",
         "execution.checkpointing.storage": "filesystem",
-        # What the REST interface says would else be up to 3 s old.
-        "web.refresh-interval": "5",
     }
     if delay != "default":
         chosen |= {
@@ -45,9 +48,9 @@ def configuration(restarts: int, delay: str, folder: str) -> dict[str, str]:
     return chosen
 
 
-def start(port: int, settings: dict[str, str]) -> FlinkJob:
+def start(settings: dict[str, str]) -> TableResult:
     flink = Configuration()
-    for name, value in {**settings, **rest_configuration(port)}.items():
+    for name, value in settings.items():
         flink.set_string(name, value)
     env = TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(flink).build())
     env.execute_sql(f"""
@@ -55,61 +58,49 @@ def start(port: int, settings: dict[str, str]) -> FlinkJob:
             'connector' = 'datagen', 'rows-per-second' = '{ROWS_PER_SECOND}', 'fields.n.kind' = 'sequence',
             'fields.n.start' = '1', 'fields.n.end' = '{_LAST_ROW}')""")
     env.execute_sql("CREATE TEMPORARY TABLE nowhere (k BIGINT, c BIGINT, s BIGINT) WITH ('connector' = 'blackhole')")
-    submitted = env.execute_sql(f"""
+    return env.execute_sql(f"""
         INSERT INTO nowhere SELECT k, COUNT(*), SUM(1000000 / (n - {POISONED_ROW})) FROM numbers GROUP BY k""")
-    return FlinkJob(port, str(submitted.get_job_client().get_job_id()))
 
 
-def restart_times(job: FlinkJob, restarts: int, timeout: float) -> list[float]:
-    """Seconds from each exception, by Flink's own clock, until every task ran again."""
-    found: dict[int, float] = {}
-    deadline, heard = time.monotonic() + timeout, None
-    while len(found) < restarts and time.monotonic() < deadline:
-        details, failures = job.details(), job.failures()
-        if details is not None:
-            heard = time.monotonic()
-        elif heard is not None and time.monotonic() - heard > _SILENCE_SECONDS:
-            break  # after its last restart the job has failed, and the cluster that was made for it is gone
-        if details is not None and failures and details["state"] in ("FAILED", "RUNNING"):
-            newest = failures[0]
-            if newest not in found and runs_since(details, newest):
-                found[newest] = (last_start(details) - newest) / 1000
-            if details["state"] == "FAILED":
-                break
-        time.sleep(_POLL_SECONDS)
-    return [found[moment] for moment in sorted(found)]
+class FlinkLog:
+    """The log of this process' Flink, which writes it from its start on."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def lines(self) -> list[str]:
+        return [line for file in sorted(self._folder.glob("*.log")) for line in file.read_text().splitlines()]
 
 
-def runs_since(details: dict[str, Any], moment: int) -> bool:
-    """Whether all tasks run and were started after that moment (epoch ms)."""
-    vertices = details["vertices"]
-    running = all(vertex["tasks"]["RUNNING"] == vertex["parallelism"] for vertex in vertices)
-    return running and all(vertex["start-time"] >= moment for vertex in vertices)
-
-
-def last_start(details: dict[str, Any]) -> int:
-    """When the last task was seen to run (epoch ms, Flink's clock)."""
-    return int(details["now"])
-
-
-def measure(delay: str, restarts: int) -> list[float]:
+def measure(delay: str, restarts: int, log: FlinkLog) -> list[float]:
+    """By Flink's own clock, of as many restarts as there are within our patience."""
+    before = len(log.lines())
     with tempfile.TemporaryDirectory() as folder:
-        job = start(free_port(), configuration(restarts, delay, folder))
-        try:
-            return restart_times(job, restarts, timeout=90)
-        finally:
-            job.cancel()
+        job = start(configuration(restarts, delay, folder))
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        said: Sequence[str] = []
+        while not job_has_failed(said) and len(restart_times(said)) < restarts and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            said = log.lines()[before:]
+        with contextlib.suppress(Exception):  # it has failed by then, if it was not to restart any more
+            job.get_job_client().cancel().result()
+    return restart_times(said)[:restarts]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--restarts", type=int, default=8)
     chosen = parser.parse_args()
-    seconds = {delay: measure(delay, chosen.restarts) for delay in ("0 ms", "default")}
-    rows = [{"restart_delay": delay, "median_s": median(times), "all_s": times} for delay, times in seconds.items()]
-    keep_figures("flink_recovery", rows)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FLINK_LOG_DIR"] = folder
+        log = FlinkLog(folder)
+        seconds = {"0 ms": measure("0 ms", chosen.restarts, log), "default": measure("default", _DEFAULT_RESTARTS, log)}
     for delay, times in seconds.items():
         print(f"restart delay {delay}: {', '.join(f'{each:.2f}' for each in times)} s")
+    keep_figures(
+        "flink_recovery",
+        [{"restart_delay": delay, "median_s": median(times), "all_s": times} for delay, times in seconds.items()],
+    )
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def pipeline(env: Environment) -> None:
 def memory_of(pids: list[int]) -> float:
     """MB of these processes that no file holds.
 
-    Pages from before a fork count also while they are shared: by proportion (PSS) memory would seem to grow whenever a slot
-    first writes to one, or another process that has them ends.
+    Pages from before a fork count also while they are shared: by proportion (PSS) memory would seem to grow whenever a
+    slot first writes to one, or another process that has them ends.
     """
     total = 0
     for pid in pids:
