@@ -15,41 +15,13 @@ import statistics
 import time
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import launcher
+from benchmarks.scenarios.poisoned_sums import pipeline
 from benchmarks.scenarios.recovery import Watch, run_watched
-from snapshot_engine.api import Environment
-from snapshot_engine.connectors.discard import DiscardSink
-from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.runtime.embedded import RunningJob
 
-ROWS_PER_SECOND = 20_000
-POISONED_ROW = 3 * ROWS_PER_SECOND
 PATIENCE_SECONDS = 90.0
-
-
-def numbers(offsets: Any) -> pa.RecordBatch:
-    return pa.record_batch({"k": (offsets % 1000).astype(np.int64), "n": offsets.astype(np.int64)})
-
-
-def add_up(old: Any, new: Any) -> Any:
-    """The moment is told in the message: what a restart takes begins where the exception is raised."""
-    if new.n == POISONED_ROW:
-        raise ZeroDivisionError(f"raised at {time.monotonic():.6f}")
-    return old._replace(n=old.n + new.n)
-
-
-def pipeline(env: Environment) -> None:
-    (
-        env.from_source(GeneratorSource(numbers, rate=ROWS_PER_SECOND, splits=2), uid="numbers")
-        .key_by("k")
-        .reduce(add_up)
-        .uid("sums")
-        .sink_to(DiscardSink(), uid="out")
-    )
 
 
 class Restarts(Watch):
