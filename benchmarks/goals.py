@@ -61,6 +61,7 @@ def goals_of(entries: list[Entry], scenarios: dict[str, list[Entry]]) -> list[Go
         *_ratio_goals(ratios),
         _slowest_goal(ratios),
         _string_goal(entries),
+        _generated_goal(scenarios),
         *_headline_goals(scenarios),
         *_restart_goals(scenarios),
         *_memory_goals(entries, scenarios),
@@ -119,6 +120,18 @@ def _string_goal(entries: list[Entry]) -> Goal:
     share = strings["rows_per_core_s"] / integers["rows_per_core_s"]
     worst = min(strings["all_rows_per_core_s"]) / max(integers["all_rows_per_core_s"])
     return Goal(name, 0.6, share, worst=worst)
+
+
+def _generated_goal(scenarios: dict[str, list[Entry]]) -> Goal:
+    name = "generated bids, rows per second beside the better peer"
+    rows = scenarios.get("generated_bids", [])
+    ours = next((row for row in rows if row["engine"] == OUR_ENGINE), None)
+    peers = [row for row in rows if row["engine"] != OUR_ENGINE]
+    if ours is None or not peers:
+        return Goal(name, _LEAST_RATIOS["window"], None, "×")
+    ratio = ours["rows_per_s"] / max(row["rows_per_s"] for row in peers)
+    worst = min(ours["all_rows_per_s"]) / max(rate for row in peers for rate in row["all_rows_per_s"])
+    return Goal(name, _LEAST_RATIOS["window"], ratio, "×", worst=worst)
 
 
 def _headline_goals(scenarios: dict[str, list[Entry]]) -> Iterator[Goal]:

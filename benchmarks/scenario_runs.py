@@ -40,6 +40,7 @@ SCENARIOS = (
     Scenario("spark_latency", "Latency at half load: Structured Streaming", SPARK),
     Scenario("checkpoint_sizes", "Checkpoints by the number of keys"),
     Scenario("headline", "What checkpoints cost at full load"),
+    Scenario("generated_bids", "Generated bids, all engines in turns", seconds=1500),
     Scenario("recovery", "Recovery after kill -9, by exchange and strategy", arguments=("--parts", "recovery")),
     Scenario("exception_recovery", "Restarts after an exception: this engine"),
     Scenario("flink_recovery", "Restarts after an exception: Flink", FLINK),

@@ -36,6 +36,19 @@ class FlinkJob:
     def checkpoints(self) -> dict[str, Any] | None:
         return self._ask("/checkpoints")
 
+    def completed_checkpoints(self) -> int:
+        answer = self.checkpoints()
+        return int(answer["counts"]["completed"]) if answer else 0
+
+    def watermark(self, place: int) -> int | None:
+        """The least event time (epoch ms) of the subtasks of the vertex at that place, once all of them have one."""
+        job = self._ask("")
+        if job is None or len(job["vertices"]) <= place:
+            return None
+        told = self._ask(f"/vertices/{job['vertices'][place]['id']}/watermarks")
+        times = [int(each["value"]) for each in told or []]
+        return min(times) if times and min(times) >= 0 else None
+
     def rows_sent_by_sources(self) -> int:
         """Records that the first vertex has passed on; counters may lag by the update interval."""
         job = self._ask("")
@@ -47,10 +60,10 @@ class FlinkJob:
         request = urllib.request.Request(self._address + "/stop", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=10).close()
 
-    def _ask(self, path: str) -> dict[str, Any] | None:
+    def _ask(self, path: str) -> Any:
         try:
             with urllib.request.urlopen(self._address + path, timeout=5) as answer:
-                return dict(json.load(answer))
+                return json.load(answer)
         except (OSError, urllib.error.URLError, ValueError):
             return None
 

@@ -118,11 +118,18 @@ def test_goals_say_what_is_reached_and_what_is_not() -> None:
         "coordinator": [
             {"shape": "hash", "subtasks": n, "cpu_seconds": cost} for n, cost in ((1000, 0.1), (10_000, 2.0))
         ],
+        "generated_bids": [
+            {"engine": "snapshot-engine", "rows_per_s": 15e6, "all_rows_per_s": [12e6, 15e6, 16e6]},
+            {"engine": "flink-sql-heap", "rows_per_s": 0.9e6, "all_rows_per_s": [0.8e6, 0.9e6, 0.9e6]},
+            {"engine": "spark-hdfs-store", "rows_per_s": 1e6, "all_rows_per_s": [1e6, 1e6, 1.5e6]},
+        ],
         "memory": [{"bytes_per_key": 50.0}],
         "flink_memory": [{"bytes_per_key": 200.0}],
     }
     goals = {goal.name.split(",")[0]: goal for goal in goals_of(entries, scenarios)}
     assert (goals["tumbling"].wanted, goals["tumbling"].measured, goals["tumbling"].reached) == (10, 8, False)
+    generated = goals["generated bids"]
+    assert (generated.measured, generated.worst, generated.reached) == (15, 8, True)
     assert goals["price of a checkpoint each second at full load"].reached
     assert not goals["kill -9 to first new output of the region"].reached
     assert goals["an exception until all run again"].reached
