@@ -17,6 +17,7 @@ from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.connectors.hurried import Hurried
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
@@ -230,3 +231,44 @@ def test_a_producer_of_a_blocking_result_may_feed_others_in_another_way(tmp_path
     result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=end_what_stands_still)
     assert result.outcome is Outcome.FINISHED, result.message
     assert numbers_in(live) == numbers_in(whole) == list(range(2000))
+
+
+def kill(job: RunningJob, vertex: str) -> None:
+    for connection in job.master.regions[region_of(job, vertex)].connections.values():
+        os.kill(connection.hello.pid, signal.SIGKILL)
+
+
+def runs_again(job: RunningJob, vertex: str) -> bool:
+    run = job.master.regions[region_of(job, vertex)].run
+    return run.attempt.number == 2 and run.state.value == "Running"
+
+
+def attempt_of(job: RunningJob, vertex: str) -> int:
+    return job.master.regions[region_of(job, vertex)].run.attempt.number
+
+
+def test_after_a_restart_a_memory_log_forgets_again_though_a_region_still_waits_for_a_blocking_result(
+    tmp_path: Path,
+) -> None:
+    """What is kept for the restarted region is not kept until all run: the waiting one waits for what this log lets
+    through.
+    """
+    sink, hurry = CollectSink(tmp_path / "out"), tmp_path / "hurry"
+
+    def pipeline(env: Environment) -> None:
+        source = Hurried(COLUMNS, rate=500.0, count=50_000, splits=1, hurry=hurry)
+        rows = env.from_source(source, uid="source").exchange("memory", budget=100_000).rebalance()
+        result = rows.filter(lambda row: True).uid("middle").exchange("blocking").rebalance()
+        result.filter(lambda row: True).uid("last").sink_to(sink, uid="out")
+
+    async def kill_the_reader_early(job: RunningJob) -> None:
+        await until(lambda: state_of(job, "middle") == "Running")
+        kill(job, "middle")
+        await until(lambda: runs_again(job, "middle"))
+        assert (attempt_of(job, "source"), state_of(job, "last")) == (1, "Created")
+        hurry.touch()
+        await end_what_stands_still(job)
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=kill_the_reader_early, heartbeat_timeout=60.0)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(50_000))
