@@ -12,9 +12,10 @@ is the loop done. A round is opened before it begins: once every head knows that
 any of them may begin. Without rounds the loop is done at once.
 
 The end goes in two steps. First the heads let event time run out (the final watermark), which may make the body emit
-again; when that has come to rest too, they end. But not while a checkpoint is on its way round whose log may hold records
-from before the rest: a head that ended without having heard of it would count with its final state, and a job restored
-from it would bring those records to a head that has ended. (Only at least once: else the barrier holds up the records.)
+again; when that has come to rest too, they end. But not while a checkpoint is on its way round whose log may hold
+records from before the rest: a head that ended without having heard of it would count with its final state, and a job
+restored from it would bring those records to a head that has ended. (Only at least once: else the barrier holds up the
+records.)
 Newer checkpoints find the loop at rest, so it does not matter who takes part in them, and nothing waits for them.
 """
 
