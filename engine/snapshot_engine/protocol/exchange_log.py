@@ -171,6 +171,12 @@ class ChannelLog:
         return self.size >= self.budget and not self._forgettable()
 
     @property
+    def unread(self) -> bool:
+        """Whether the consumer, here or away, has not been sent all that is kept for it."""
+        read = self.reader.index if self.reader else self._first_index
+        return read < self._next_index
+
+    @property
     def under_pressure(self) -> bool:
         """Ask for a checkpoint: it will make room."""
         return 2 * self.size >= self.budget

@@ -250,7 +250,7 @@ class Slot:
             case m.Unpin():
                 self._exchanges.unpin(message.checkpoint)
             case m.PauseSources():
-                self._exchanges.pause_sources(message.paused)
+                self._exchanges.pause_sources(message)
             case m.LeastTime():
                 self._hear_least_time(message)
             case m.SteerLoop():

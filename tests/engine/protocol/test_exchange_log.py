@@ -48,6 +48,24 @@ def barrier(target, number):
     target.append_control(Barrier(number, 0.0))
 
 
+class TestWhatIsUnread:
+    def test_all_that_is_kept_is_unread_until_a_consumer_is_there(self):
+        it = log(durable=True)
+        assert not it.unread
+        records(it, 2)
+        assert it.unread
+
+    def test_what_the_consumer_was_sent_is_read_though_it_is_kept(self):
+        it = log(durable=True)
+        reader = it.attach(0, [])
+        records(it, 2)
+        assert it.unread
+        drain(reader)
+        assert not it.unread
+        it.detach()
+        assert it.unread
+
+
 class TestReplay:
     def test_a_barrier_still_to_be_aligned_is_sent_if_it_lies_right_where_the_consumer_begins(self):
         """Both were restored from checkpoint 4, and 5 was triggered before the consumer had dialled in. Without the

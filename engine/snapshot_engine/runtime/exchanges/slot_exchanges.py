@@ -75,6 +75,7 @@ class SlotExchanges:
         self._full = False
         self._next_pressure = 0.0
         self._region_paused = False
+        self._feeds_who_catches_up = False
 
     # Building.
 
@@ -253,8 +254,9 @@ class SlotExchanges:
         """As much is kept as may be, here, in another slot of the region, or further down."""
         return self._full or self._region_paused
 
-    def pause_sources(self, paused: bool) -> None:
-        self._region_paused = paused
+    def pause_sources(self, message: m.PauseSources) -> None:
+        self._region_paused = message.paused
+        self._feeds_who_catches_up = message.feeds_who_catches_up
 
     def pin(self, message: m.Pin) -> m.Pinned:
         for outbound in self._logs.values():
@@ -285,8 +287,7 @@ class SlotExchanges:
         if self._catching_up and all(end.log.caught_up for end in self._logs.values()):
             self._catching_up = False
             self._send(m.CaughtUp())
-        # One that catches up goes on whatever it keeps: the checkpoint that would make room waits for it.
-        full = not self._catching_up and any(end.log.full for end in self._logs.values())
+        full = any(self._is_full(end.log) for end in self._logs.values())
         if full != self._full:
             self._full = full
             self._send(m.LogFull(full))
@@ -294,6 +295,13 @@ class SlotExchanges:
         if now >= self._next_pressure and any(end.log.under_pressure for end in self._logs.values()):
             self._next_pressure = now + PRESSURE_SECONDS
             self._send(m.Pressure())
+
+    def _is_full(self, log: ChannelLog) -> bool:
+        """One that catches up goes on whatever it keeps: the checkpoint that would make room waits for it. So does one
+        that feeds it, as soon as all is read: more may be needed than there was room for.
+        """
+        waits_for_room = not self._catching_up and (log.unread or not self._feeds_who_catches_up)
+        return waits_for_room and log.full
 
     def close(self) -> None:
         self._fetcher.close()

@@ -205,7 +205,7 @@ def test_a_producer_that_catches_up_does_not_pause_for_a_log_that_only_a_checkpo
 
     async def kill_the_paused_source(job: RunningJob) -> None:
         source = job.master.regions[region_of(job, "source")]
-        await until(lambda: source.paused)
+        await until(lambda: source.pause.paused)
         os.kill(source.connections[0].hello.pid, signal.SIGKILL)
         await until(lambda: source.run.attempt.number == 2 and source.run.state.value == "Running")
         gate.touch()
@@ -256,13 +256,13 @@ def test_after_a_restart_a_memory_log_forgets_again_though_a_region_still_waits_
     sink, hurry = CollectSink(tmp_path / "out"), tmp_path / "hurry"
 
     def pipeline(env: Environment) -> None:
-        source = Hurried(COLUMNS, rate=500.0, count=50_000, splits=1, hurry=hurry)
+        source = Hurried(COLUMNS, rate=50.0, count=50_000, splits=1, hurry=hurry)
         rows = env.from_source(source, uid="source").exchange("memory", budget=100_000).rebalance()
         result = rows.filter(lambda row: True).uid("middle").exchange("blocking").rebalance()
         result.filter(lambda row: True).uid("last").sink_to(sink, uid="out")
 
     async def kill_the_reader_early(job: RunningJob) -> None:
-        await until(lambda: state_of(job, "middle") == "Running")
+        await until(lambda: state_of(job, "source") == state_of(job, "middle") == "Running")
         kill(job, "middle")
         await until(lambda: runs_again(job, "middle"))
         assert (attempt_of(job, "source"), state_of(job, "last")) == (1, "Created")
@@ -272,3 +272,72 @@ def test_after_a_restart_a_memory_log_forgets_again_though_a_region_still_waits_
     result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=kill_the_reader_early, heartbeat_timeout=60.0)
     assert result.outcome is Outcome.FINISHED, result.message
     assert numbers_in(sink) == list(range(50_000))
+
+
+class Gate:
+    """A pipeline of its own that lets no checkpoint through before it is opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "gate"
+
+    def add_to(self, env: Environment) -> None:
+        file = self._file
+
+        def waits(row) -> bool:
+            while not file.exists():
+                time.sleep(0.01)
+            return True
+
+        env.from_source(numbers(None, rate=1000.0), uid="gate").filter(waits).sink_to(DiscardSink(), uid="gate-out")
+
+    def open(self) -> None:
+        self._file.touch()
+
+
+class Crumbs(GeneratorSource):
+    """Flat out until the file `crumbs` is there, and then so slowly that each row is a batch of its own."""
+
+    def __init__(self, crumbs: Path) -> None:
+        super().__init__(COLUMNS, count=None, rate=None, splits=1)
+        self.crumbs = crumbs
+
+    def open(self, split, position):
+        reader = super().open(split, position)
+        if self.crumbs.exists():
+            reader._rate = 1000.0
+        return reader
+
+
+def test_two_deterministic_producers_in_a_row_catch_up_though_the_log_between_them_is_full(tmp_path: Path) -> None:
+    """The second one needs what the first produces again, and this takes more room than it did before."""
+    gate, crumbs = Gate(tmp_path), tmp_path / "crumbs"
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(Crumbs(crumbs), uid="source").deterministic()
+        rows = source.exchange("durable", budget=100_000).rebalance()
+        middle = rows.filter(lambda row: True).uid("middle").deterministic()
+        middle.exchange("durable").rebalance().filter(lambda row: True).uid("last").sink_to(DiscardSink(), uid="out")
+        gate.add_to(env)
+
+    async def kill_both_when_the_log_is_full(job: RunningJob) -> None:
+        source = job.master.regions[region_of(job, "source")]
+        await until(lambda: source.pause.paused)
+        await asyncio.sleep(0.5)  # all of it has come to the last one
+        crumbs.touch()
+        kill(job, "source")
+        kill(job, "middle")
+        await until(lambda: runs_again(job, "source") and runs_again(job, "middle"))
+        await until(lambda: bool(source.full))
+        gate.open()
+        await asyncio.wait_for(completed(job, 2), STANDS_STILL_SECONDS)
+        assert attempt_of(job, "last") == 1
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline,
+        storage=tmp_path / "ck",
+        interval=0.1,
+        meanwhile=kill_both_when_the_log_is_full,
+        heartbeat_timeout=60.0,
+    )
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
