@@ -199,27 +199,24 @@ class SlotExchanges:
             self._inbounds.pop(channel).close()
         self._dialled[channel] = list(attempt)
         queue = self._numbered[channel]
-        ended = queue.ended
-        greeting = Greeting(
-            channel, attempt, self._task.attempt, -1 if ended else queue.receiver.expected, self._settled
-        )
-        key = m.proof_of(self._task.secret, region, *attempt, -1)
-        try:
-            connection = dial(address, greeting, key)
-        except OSError as error:
-            self._send(m.ChannelLost(channel_key(channel), list(attempt), f"{error}"))
-            return
-        if ended:
-            connection.close()
-            return
+        position = -1 if queue.ended else queue.receiver.expected
+        greeting = Greeting(channel, attempt, self._task.attempt, position, self._settled)
+        said = greeting.signed(m.proof_of(self._task.secret, region, *attempt, -1))
         schema = self._schema_of(self._graph.edges[channel.edge])
-        self._inbounds[channel] = SocketInbound(queue, connection, schema, self._poller, self._on_lost)
+        try:
+            connection = dial(address)
+        except OSError as error:
+            self._on_lost(channel, f"it cannot be reached: {error}")
+            return
+        self._inbounds[channel] = SocketInbound(queue, connection, schema, self._poller, self._on_lost, said)
 
-    def _on_lost(self, channel: ChannelId) -> None:
-        """The producer has hung up. It will be back as another attempt, or the driver finds out that it lives."""
+    def _on_lost(self, channel: ChannelId, why: str) -> None:
+        """The producer will be back as another attempt, or the driver finds out that it lives. After the end it hangs
+        up as soon as it has heard that nothing more is wanted.
+        """
         self._inbounds.pop(channel, None)
         if not self._numbered[channel].ended:
-            self._send(m.ChannelLost(channel_key(channel), self._dialled[channel], "the producer hung up"))
+            self._send(m.ChannelLost(channel_key(channel), self._dialled[channel], why))
 
     def accept(self, greeting: Greeting, connection: socket.socket) -> bool:
         """A consumer of one of the logs has dialled in; whether it may read."""
