@@ -181,3 +181,19 @@ def test_a_producer_whose_host_refuses_is_lost_with_the_reason(tcp: Pair) -> Non
     tcp.connect()
     tcp.pump(rounds=5)
     assert (tcp.lost, tcp.why) == ([CHANNEL], "it cannot be reached: [Errno 111] Connection refused")
+
+
+def test_a_producer_that_is_gone_does_not_keep_a_consumer_busy_that_has_no_room(pair: Pair) -> None:
+    """It waits for its own consumers, and would look again and again at what it cannot take."""
+    pair.connect()
+    while not pair.queue.full:
+        pair.outbound.send(batch(1000))
+        pair.poller.poll(0)
+    while pair.poller.poll(0):
+        pass
+    pair.outbound.close()
+    pair.pump(3)
+    assert not pair.poller.poll(0.01)
+    while not pair.lost:
+        pair.received()
+        assert pair.poller.poll(1.0)
