@@ -2,11 +2,13 @@
 
 The consumer proves that it knows the job's channel key and says which channel and which attempts it means; the producer
 refuses what is not of its own attempt. The consumer waits for no answer, so two slots that dial each other cannot
-wait for each other.
+wait for each other. Nor does it wait for the connection: a host that does not answer would hold up all else in the
+consumer's slot.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -16,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ormsgpack
 
@@ -26,6 +27,10 @@ from snapshot_engine.protocol.elements import ChannelId
 _LENGTH = struct.Struct("<I")
 _MAX_GREETING = 1 << 16
 _SOCKET_BUFFER = 1 << 20
+_LOCAL_SECONDS = 5.0
+"""A slot of the same machine whose queue of callers is full lets in nobody for so long."""
+SYN_RETRIES = 2
+"""A host that does not answer is given up after some seconds: the waits for the first answers are 1, 2 and 4 s."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,11 @@ class Greeting:
     """To a log: barriers up to this checkpoint are over for the consumer."""
 
     def signed(self, key: bytes) -> bytes:
+        """As it is sent."""
         attempts = (*self.producer_attempt, *self.consumer_attempt)
         body = ormsgpack.packb([*self.channel, *attempts, self.position, self.settled])
-        return hmac.digest(key, body, hashlib.sha256) + body
+        signature = hmac.digest(key, body, hashlib.sha256)
+        return _LENGTH.pack(len(signature) + len(body)) + signature + body
 
     @classmethod
     def verified(cls, data: bytes, key: bytes) -> Greeting | None:
@@ -71,21 +78,22 @@ def network_namespace() -> str:
     return f"{boot}:{Path('/proc/self/ns/net').stat().st_ino}"
 
 
-def dial(address: SlotAddress, greeting: Greeting, key: bytes, timeout: float = 5.0) -> socket.socket:
-    """A non-blocking connection to the producer of `greeting.channel`."""
+def dial(address: SlotAddress) -> socket.socket:
+    """A non-blocking connection to a slot. It may take seconds to be made, or not to be: `SocketInbound` looks."""
     if address.namespace == network_namespace():
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        target: Any = address.unix
-    else:
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        target = (address.host, address.port)
-    connection.settimeout(timeout)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
-    connection.connect(target)
-    signed = greeting.signed(key)
-    connection.sendall(_LENGTH.pack(len(signed)) + signed)
+        connection.settimeout(_LOCAL_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+        connection.connect(address.unix)
+        connection.setblocking(False)
+        return connection
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, SYN_RETRIES)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+    with contextlib.suppress(BlockingIOError):
+        connection.connect((address.host, address.port))
     return connection
 
 

@@ -18,7 +18,11 @@ class _Registration:
 
 
 class Poller:
-    """Callbacks run inside `poll`, in the caller's thread."""
+    """Callbacks run inside `poll`, in the caller's thread.
+
+    A hang-up is told even to who asks for nothing, again and again. So the kernel knows nothing of who wants neither to
+    read nor to write for now.
+    """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -28,9 +32,8 @@ class Poller:
         self, fd: int, on_read: Callable[[], None] | None = None, on_write: Callable[[], None] | None = None
     ) -> None:
         """Watch `fd` for reading, if `on_read` is given; for writing only after `want_write`."""
-        events = select.EPOLLIN if on_read else 0
-        self._epoll.register(fd, events)
-        self._registrations[fd] = _Registration(on_read, on_write, events)
+        self._registrations[fd] = _Registration(on_read, on_write, 0)
+        self.want_read(fd, on_read is not None)
 
     def want_read(self, fd: int, wanted: bool) -> None:
         self._want(fd, select.EPOLLIN, wanted)
@@ -39,7 +42,8 @@ class Poller:
         self._want(fd, select.EPOLLOUT, wanted)
 
     def unregister(self, fd: int) -> None:
-        if self._registrations.pop(fd, None) is not None:
+        registration = self._registrations.pop(fd, None)
+        if registration is not None and registration.events:
             self._epoll.unregister(fd)
 
     def poll(self, timeout: float) -> bool:
@@ -63,6 +67,12 @@ class Poller:
         if registration is None:
             return
         events = registration.events | bit if wanted else registration.events & ~bit
-        if events != registration.events:
-            registration.events = events
+        if events == registration.events:
+            return
+        if not events:
+            self._epoll.unregister(fd)
+        elif registration.events:
             self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+        registration.events = events

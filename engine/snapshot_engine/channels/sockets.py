@@ -117,15 +117,21 @@ class SocketInbound:
         connection: socket.socket,
         schema: pa.Schema,
         poller: Poller,
-        on_lost: Callable[[ChannelId], None],
+        on_lost: Callable[[ChannelId, str], None],
+        greeting: bytes = b"",
     ) -> None:
+        """`connection` may not be made yet; `greeting` is the first thing that is said when it is. `on_lost` is told
+        why.
+        """
         self._queue = queue
         self._socket: socket.socket | None = connection
         self._reader = FrameReader(schema)
         self._poller = poller
         self._on_lost = on_lost
+        self._greeting = greeting
         queue.on_room = self._resume
-        poller.register(connection.fileno(), self._read)
+        poller.register(connection.fileno(), self._read, self._greet)
+        poller.want_write(connection.fileno(), bool(greeting))
 
     def close(self) -> None:
         if self._socket is not None:
@@ -133,6 +139,19 @@ class SocketInbound:
             self._socket.close()
             self._socket = None
             self._queue.on_room = None
+
+    def _greet(self) -> None:
+        """The connection is made, or it is known that it will not be."""
+        if self._socket is None:
+            return
+        try:
+            self._greeting = self._greeting[self._socket.send(self._greeting) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(f"it cannot be reached: {error}")
+            return
+        self._poller.want_write(self._socket.fileno(), bool(self._greeting))
 
     def _read(self) -> None:
         if self._socket is None:
@@ -145,11 +164,17 @@ class SocketInbound:
                 self._queue.receive(frame[0], frame[1])
         except BlockingIOError:
             return
-        except (EOFError, OSError):
-            self.close()
-            self._on_lost(self._queue.channel)
+        except EOFError:
+            self._lose("the producer hung up")
+            return
+        except OSError as error:
+            self._lose(f"it cannot be reached: {error}")
             return
         self._poller.want_read(self._socket.fileno(), False)
+
+    def _lose(self, why: str) -> None:
+        self.close()
+        self._on_lost(self._queue.channel, why)
 
     def _resume(self) -> None:
         if self._socket is not None:

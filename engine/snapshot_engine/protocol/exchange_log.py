@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from snapshot_engine.protocol.elements import Barrier, ChannelId, Control, EndOfInput
+from snapshot_engine.protocol.elements import Barrier, ChannelId, Control, EndOfInput, Watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class LogReader:
     pending: frozenset[int]
     replay_until: int
     """Entries before this index are old: of their barriers only those in `pending` are sent."""
+    _passed_over: Watermark | None = None
+    """The newest one before what is news to the consumer. Batches are cut differently each time: it may lie before
+    records that the consumer has seen without it, and be the last one for long.
+    """
 
     @property
     def replaying(self) -> bool:
@@ -88,12 +92,21 @@ class LogReader:
     def next_send(self) -> SendRecords | SendControl | None:
         """The next thing to send; None if there is nothing (yet)."""
         while (entry := self.log.entry(self.index)) is not None:
+            if self._passed_over is not None and _is_behind(self.skip_before, entry):
+                return self._say_what_was_passed_over()
             replayed = self.replaying
             self.index += 1
             send = self._as_send(entry, replayed)
             if send is not None:
                 return send
+        if self._passed_over is not None and self.log.next_number == self.skip_before:
+            return self._say_what_was_passed_over()
         return None
+
+    def _say_what_was_passed_over(self) -> SendControl:
+        assert self._passed_over is not None
+        element, self._passed_over = self._passed_over, None
+        return SendControl(element)
 
     def _as_send(self, entry: LogEntry, replayed: bool) -> SendRecords | SendControl | None:
         if isinstance(entry, LoggedControl):
@@ -104,11 +117,20 @@ class LogReader:
         return SendRecords(entry.first + skip, entry.count - skip, entry.payload, skip)
 
     def _lets_through(self, entry: LoggedControl, replayed: bool) -> bool:
-        if entry.position < self.skip_before:
-            return False  # the producer is catching up: this lies behind the consumer's state
+        if entry.position < self.skip_before:  # the producer is catching up: this lies behind the consumer's state
+            if isinstance(entry.element, Watermark):
+                self._passed_over = entry.element
+            return False
         if replayed and isinstance(entry.element, Barrier):
             return entry.element.checkpoint in self.pending  # any other must not be aligned again
         return True
+
+
+def _is_behind(number: int, entry: LogEntry) -> bool:
+    """Whether `entry` is, or has, something that comes behind the records before `number`."""
+    if isinstance(entry, LoggedControl):
+        return entry.position >= number
+    return entry.first + entry.count > number
 
 
 @dataclass(slots=True)
@@ -169,6 +191,12 @@ class ChannelLog:
     def full(self) -> bool:
         """The sources of the producer's region have to pause: what is kept cannot be forgotten."""
         return self.size >= self.budget and not self._forgettable()
+
+    @property
+    def unread(self) -> bool:
+        """Whether the consumer, here or away, has not been sent all that is kept for it."""
+        read = self.reader.index if self.reader else self._first_index
+        return read < self._next_index
 
     @property
     def under_pressure(self) -> bool:

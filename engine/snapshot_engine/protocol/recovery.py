@@ -97,6 +97,16 @@ class Recovery:
         """Whether `decide` has to be called once no checkpoint is Completing."""
         return bool(self._undecided) and not self._over
 
+    @property
+    def all_are_back(self) -> bool:
+        """Nothing goes down or comes up; what does not run waits for blocking results, and has not been started for
+        them. What was kept for restarts is kept no longer: those results may be made of what a log lets through only
+        when it forgets.
+        """
+        if self._undecided or self._groups:
+            return False
+        return all(run.state in _UP for number, run in self.runs.items() if number not in self._ready)
+
     def next_wakeup(self) -> float | None:
         """When `tick` has to be called next: a restart is due."""
         waiting = [self._due(group) for group in self._groups if self._is_down(group)]
@@ -133,7 +143,7 @@ class Recovery:
         """No checkpoint is Completing. `channels` are the facts as they are now, for the latest completed
         one.
 
-        From here until they run, the caller keeps that checkpoint and what the logs hold from it on.
+        From here until `all_are_back`, the caller keeps that checkpoint and what the logs hold from it on.
         """
         if not self.undecided:
             return self._start_due(now)

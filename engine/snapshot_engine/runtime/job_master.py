@@ -243,6 +243,8 @@ class JobMaster:
                     self._end(JobResult(Outcome.FAILED, action.verdict.reason, history=history))
         if self._recovery.undecided and self._deciding is None:
             self._deciding = self._task(self._decide(), "recovery")
+        if self._recovery.all_are_back:
+            self._facts.unpin()
         self._set_recovery_timer()
 
     async def _decide(self) -> None:
@@ -318,7 +320,6 @@ class JobMaster:
         attempts = {
             subtask: self.regions[region.id].run.attempt for region in self.graph.regions for subtask in region.subtasks
         }
-        self._facts.unpin()
         self.checkpoints.resume(attempts)
         if self.cuts.committed and any(attempt.number > 1 for attempt in attempts.values()):
             self.checkpoints.request_checkpoint()  # what was written meanwhile has waited long enough

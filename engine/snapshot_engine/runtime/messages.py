@@ -226,6 +226,8 @@ class LogFull:
 @dataclass(frozen=True)
 class PauseSources:
     paused: bool
+    feeds_who_catches_up: bool = False
+    """This region or one further down catches up: a full log pauses nobody once all of it is read."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from snapshot_engine.protocol.elements import SubtaskId
 from snapshot_engine.protocol.region_run import RegionRun
+from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
 
 
@@ -28,5 +29,5 @@ class RegionShell:
     """Slots of this attempt that have not yet produced again what these had seen: checkpoints wait for them."""
     full: set[int] = field(default_factory=set)
     """Slots that keep as much as they may."""
-    paused: bool = False
-    """Whether its sources were told to pause."""
+    pause: m.PauseSources = field(default_factory=lambda: m.PauseSources(False))
+    """What its sources were told last."""

@@ -155,10 +155,10 @@ class Slot:
 
     def _dial(self, channel: ChannelId, address: SlotAddress, producer_attempt: Any) -> None:
         greeting = Greeting(channel, producer_attempt, self._task.attempt)
-        connection = dial(address, greeting, self._channel_key)
         schema = sent_schema(self._task.graph.edges[channel.edge])
         queue = self._parts.remote_inputs[channel]
-        self._inbounds.append(SocketInbound(queue, connection, schema, self._poller, self._on_channel_lost))
+        said = greeting.signed(self._channel_key)
+        self._inbounds.append(SocketInbound(queue, dial(address), schema, self._poller, self._on_channel_lost, said))
 
     def _loop(self) -> None:
         while not self._stopping:
@@ -250,7 +250,7 @@ class Slot:
             case m.Unpin():
                 self._exchanges.unpin(message.checkpoint)
             case m.PauseSources():
-                self._exchanges.pause_sources(message.paused)
+                self._exchanges.pause_sources(message)
             case m.LeastTime():
                 self._hear_least_time(message)
             case m.SteerLoop():
@@ -284,8 +284,8 @@ class Slot:
         outbound.attach(connection)
         return True
 
-    def _on_channel_lost(self, channel: ChannelId) -> None:
-        self._control.send(m.ChannelLost(channel_key(channel), list(self._task.attempt)))
+    def _on_channel_lost(self, channel: ChannelId, why: str) -> None:
+        self._control.send(m.ChannelLost(channel_key(channel), list(self._task.attempt), why))
 
     def _decline(self, subtask: SubtaskId, action: DeclineCheckpoint) -> None:
         self._control.send(m.Declined(action.checkpoint, subtask_key(subtask), action.reason))

@@ -53,12 +53,22 @@ class SlotWatch:
         """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
 
     async def heartbeats(self) -> None:
+        looked = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             now = time.monotonic()
+            self._leave_out(now - looked - WATCH_SECONDS, now)
+            looked = now
             for shell in self._regions.values():
                 if shell.run.state in ACTIVE:
                     self._check_heartbeats(shell, now)
+
+    def _leave_out(self, stood_still: float, now: float) -> None:
+        """For so long this process did not run: perhaps the whole machine was paused, and no slot could say a word."""
+        if stood_still > WATCH_SECONDS:
+            for shell in self._regions.values():
+                for connection in shell.connections.values():
+                    connection.last_heard = min(now, connection.last_heard + stood_still)
 
     async def executors(self) -> None:
         while True:

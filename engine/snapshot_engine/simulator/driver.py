@@ -297,6 +297,9 @@ class Driver:
                     self._resume()
                 case FailJob():
                     raise Violation(f"the job gave up: {action.verdict.reason}")
+        assert self.recovery is not None
+        if self.recovery.all_are_back:
+            self.world.logs.unpin(self)
 
     def _start(self, action: StartRegions) -> None:
         if len(action.attempts) < len(self.world.topology.regions):
@@ -335,7 +338,6 @@ class Driver:
         attempts = {
             subtask: self.recovery.runs[region].attempt for subtask, region in self.world.topology.region_of.items()
         }
-        self.world.logs.unpin(self)
         self.coordinate(self.coordinator.resume(attempts, self.world.now))
 
     def after_event(self) -> None:

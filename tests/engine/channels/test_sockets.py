@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
+from snapshot_engine.channels import dialing
 from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, dial
 from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.queues import InboundQueue
@@ -32,6 +34,7 @@ class Pair:
         self.listener = Listener(poller, KEY, "127.0.0.1", self.let_in)
         self.queue = InboundQueue(CHANNEL, 0, limit)
         self.lost: list[ChannelId] = []
+        self.why = ""
         self.refuse = False
         here = self.listener.address
         self.address = here if address == "unix" else SlotAddress("elsewhere", here.unix, here.host, here.port)
@@ -43,8 +46,12 @@ class Pair:
         return True
 
     def connect(self, key: bytes = KEY) -> None:
-        connection = dial(self.address, Greeting(CHANNEL, (1, 1), (1, 1)), key)
-        self.inbound = SocketInbound(self.queue, connection, SCHEMA, self.poller, self.lost.append)
+        said = Greeting(CHANNEL, (1, 1), (1, 1)).signed(key)
+        self.inbound = SocketInbound(self.queue, dial(self.address), SCHEMA, self.poller, self.lose, said)
+
+    def lose(self, channel: ChannelId, why: str) -> None:
+        self.lost.append(channel)
+        self.why = why
 
     def pump(self, rounds: int = 50) -> None:
         for _ in range(rounds):
@@ -133,3 +140,60 @@ def test_a_consumer_that_is_gone_leaves_the_producer_without_room_in_the_end(pai
     for _ in range(200):
         pair.outbound.send(batch(1000))
     assert not pair.outbound.has_room()
+
+
+@pytest.fixture
+def tcp() -> Iterator[Pair]:
+    poller = Poller()
+    made = Pair(poller, "tcp")
+    yield made
+    made.listener.close()
+    made.inbound.close()
+    poller.close()
+
+
+@pytest.fixture
+def deaf(tcp: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """The producer's host answers nobody: its queue of callers is full."""
+    monkeypatch.setattr(dialing, "SYN_RETRIES", 1)
+    server = socket.create_server(("127.0.0.1", 0), backlog=0)
+    tcp.address = SlotAddress("elsewhere", "", *server.getsockname())
+    callers = [dial(tcp.address) for _ in range(3)]
+    yield tcp
+    for each in (server, *callers):
+        each.close()
+
+
+def test_a_producer_whose_host_does_not_answer_holds_up_nobody_and_is_given_up_after_a_while(deaf: Pair) -> None:
+    """In the same loop are the heartbeats, the barriers and all other channels of the slot."""
+    began = time.monotonic()
+    deaf.connect()
+    deaf.pump(rounds=1)
+    assert time.monotonic() - began < 0.5
+    assert deaf.lost == []
+    while not deaf.lost and time.monotonic() - began < 30.0:
+        deaf.pump(rounds=1)
+    assert (deaf.lost, deaf.why) == ([CHANNEL], "it cannot be reached: [Errno 110] Connection timed out")
+
+
+def test_a_producer_whose_host_refuses_is_lost_with_the_reason(tcp: Pair) -> None:
+    tcp.listener.close()
+    tcp.connect()
+    tcp.pump(rounds=5)
+    assert (tcp.lost, tcp.why) == ([CHANNEL], "it cannot be reached: [Errno 111] Connection refused")
+
+
+def test_a_producer_that_is_gone_does_not_keep_a_consumer_busy_that_has_no_room(pair: Pair) -> None:
+    """It waits for its own consumers, and would look again and again at what it cannot take."""
+    pair.connect()
+    while not pair.queue.full:
+        pair.outbound.send(batch(1000))
+        pair.poller.poll(0)
+    while pair.poller.poll(0):
+        pass
+    pair.outbound.close()
+    pair.pump(3)
+    assert not pair.poller.poll(0.01)
+    while not pair.lost:
+        pair.received()
+        assert pair.poller.poll(1.0)

@@ -48,6 +48,24 @@ def barrier(target, number):
     target.append_control(Barrier(number, 0.0))
 
 
+class TestWhatIsUnread:
+    def test_all_that_is_kept_is_unread_until_a_consumer_is_there(self):
+        it = log(durable=True)
+        assert not it.unread
+        records(it, 2)
+        assert it.unread
+
+    def test_what_the_consumer_was_sent_is_read_though_it_is_kept(self):
+        it = log(durable=True)
+        reader = it.attach(0, [])
+        records(it, 2)
+        assert it.unread
+        drain(reader)
+        assert not it.unread
+        it.detach()
+        assert it.unread
+
+
 class TestReplay:
     def test_a_barrier_still_to_be_aligned_is_sent_if_it_lies_right_where_the_consumer_begins(self):
         """Both were restored from checkpoint 4, and 5 was triggered before the consumer had dialled in. Without the
@@ -126,7 +144,31 @@ class TestReplay:
         assert not it.caught_up
         records(it, 3)
         assert it.caught_up
-        assert drain(reader) == [13, 14]
+        assert drain(reader) == ["w7", 13, 14]
+
+    def test_a_watermark_that_a_producer_says_earlier_than_before_is_not_lost_while_it_catches_up(self):
+        """The consumer had five records, and was to get the watermark behind them when the producer died."""
+        it = log()
+        reader = it.attach(5, [])
+        records(it, 2)
+        it.append_control(Watermark(6))
+        records(it, 1)
+        it.append_control(Watermark(7))
+        records(it, 1)
+        assert drain(reader) == []
+        records(it, 1)
+        assert drain(reader) == ["w7"]
+        records(it, 1)
+        assert drain(reader) == [5]
+
+    def test_a_watermark_that_was_passed_over_comes_before_what_is_news(self):
+        it = log()
+        reader = it.attach(3, [])
+        records(it, 1)
+        it.append_control(Watermark(7))
+        records(it, 3)
+        barrier(it, 1)
+        assert drain(reader) == ["w7", 3, "b1"]
 
 
 class TestKeeping:

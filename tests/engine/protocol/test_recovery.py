@@ -241,3 +241,19 @@ def test_a_consumer_of_a_blocking_result_starts_when_it_is_there_and_again_when_
     assert again.attempts.keys() == {0}
     job.come_up(again.attempts)
     assert restarted(job.recovery.slot_finished(0, 0, again.attempts[0], job.now)) == {1}
+
+
+def test_what_was_kept_for_a_restart_need_not_be_kept_until_those_run_that_wait_for_a_blocking_result():
+    """A memory log that may not forget lets nothing more through once it is full: the result would never be whole."""
+    job = Job(channels=[RegionChannel(0, 1, Exchange.BLOCKING)], starts_after={1: [0]})
+    (start,) = job.recovery.start(job.now)
+    assert not job.recovery.all_are_back
+    job.come_up(start.attempts)
+    assert job.recovery.all_are_back
+    stops = job.fail(0)
+    assert not job.recovery.all_are_back
+    job.stop(stops)
+    (again,) = job.decide()
+    assert not job.recovery.all_are_back
+    assert job.come_up(again.attempts) == []  # checkpoints go on only when all run
+    assert job.recovery.all_are_back

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +41,28 @@ def test_a_driver_that_was_stopped_for_a_while_does_not_take_its_slots_for_dead(
 
     restarts: list[int] = []
     result = run_pipeline(pipeline, storage=tmp_path, heartbeat_timeout=TIMEOUT_SECONDS, meanwhile=stall)
+    assert result.outcome is Outcome.STOPPED
+    assert restarts == [0]
+
+
+def test_slots_that_were_stopped_together_with_the_driver_are_not_taken_for_dead(tmp_path: Path) -> None:
+    """The machine was paused: nobody could have said anything."""
+
+    async def pause(job: RunningJob) -> None:
+        while job.board.status.checkpoint.completed < 1:
+            await asyncio.sleep(0.02)
+        pids = [slot.hello.pid for shell in job.master.regions.values() for slot in shell.connections.values()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2 * TIMEOUT_SECONDS)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        await asyncio.sleep(1.0)
+        restarts.append(job.board.status.restarts)
+        job.master.stop()
+
+    restarts: list[int] = []
+    result = run_pipeline(pipeline, storage=tmp_path, heartbeat_timeout=TIMEOUT_SECONDS, meanwhile=pause)
     assert result.outcome is Outcome.STOPPED
     assert restarts == [0]
 

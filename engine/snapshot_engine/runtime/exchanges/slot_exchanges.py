@@ -75,6 +75,7 @@ class SlotExchanges:
         self._full = False
         self._next_pressure = 0.0
         self._region_paused = False
+        self._feeds_who_catches_up = False
 
     # Building.
 
@@ -198,27 +199,24 @@ class SlotExchanges:
             self._inbounds.pop(channel).close()
         self._dialled[channel] = list(attempt)
         queue = self._numbered[channel]
-        ended = queue.ended
-        greeting = Greeting(
-            channel, attempt, self._task.attempt, -1 if ended else queue.receiver.expected, self._settled
-        )
-        key = m.proof_of(self._task.secret, region, *attempt, -1)
-        try:
-            connection = dial(address, greeting, key)
-        except OSError as error:
-            self._send(m.ChannelLost(channel_key(channel), list(attempt), f"{error}"))
-            return
-        if ended:
-            connection.close()
-            return
+        position = -1 if queue.ended else queue.receiver.expected
+        greeting = Greeting(channel, attempt, self._task.attempt, position, self._settled)
+        said = greeting.signed(m.proof_of(self._task.secret, region, *attempt, -1))
         schema = self._schema_of(self._graph.edges[channel.edge])
-        self._inbounds[channel] = SocketInbound(queue, connection, schema, self._poller, self._on_lost)
+        try:
+            connection = dial(address)
+        except OSError as error:
+            self._on_lost(channel, f"it cannot be reached: {error}")
+            return
+        self._inbounds[channel] = SocketInbound(queue, connection, schema, self._poller, self._on_lost, said)
 
-    def _on_lost(self, channel: ChannelId) -> None:
-        """The producer has hung up. It will be back as another attempt, or the driver finds out that it lives."""
+    def _on_lost(self, channel: ChannelId, why: str) -> None:
+        """The producer will be back as another attempt, or the driver finds out that it lives. After the end it hangs
+        up as soon as it has heard that nothing more is wanted.
+        """
         self._inbounds.pop(channel, None)
         if not self._numbered[channel].ended:
-            self._send(m.ChannelLost(channel_key(channel), self._dialled[channel], "the producer hung up"))
+            self._send(m.ChannelLost(channel_key(channel), self._dialled[channel], why))
 
     def accept(self, greeting: Greeting, connection: socket.socket) -> bool:
         """A consumer of one of the logs has dialled in; whether it may read."""
@@ -253,8 +251,9 @@ class SlotExchanges:
         """As much is kept as may be, here, in another slot of the region, or further down."""
         return self._full or self._region_paused
 
-    def pause_sources(self, paused: bool) -> None:
-        self._region_paused = paused
+    def pause_sources(self, message: m.PauseSources) -> None:
+        self._region_paused = message.paused
+        self._feeds_who_catches_up = message.feeds_who_catches_up
 
     def pin(self, message: m.Pin) -> m.Pinned:
         for outbound in self._logs.values():
@@ -285,8 +284,7 @@ class SlotExchanges:
         if self._catching_up and all(end.log.caught_up for end in self._logs.values()):
             self._catching_up = False
             self._send(m.CaughtUp())
-        # One that catches up goes on whatever it keeps: the checkpoint that would make room waits for it.
-        full = not self._catching_up and any(end.log.full for end in self._logs.values())
+        full = any(self._is_full(end.log) for end in self._logs.values())
         if full != self._full:
             self._full = full
             self._send(m.LogFull(full))
@@ -294,6 +292,13 @@ class SlotExchanges:
         if now >= self._next_pressure and any(end.log.under_pressure for end in self._logs.values()):
             self._next_pressure = now + PRESSURE_SECONDS
             self._send(m.Pressure())
+
+    def _is_full(self, log: ChannelLog) -> bool:
+        """One that catches up goes on whatever it keeps: the checkpoint that would make room waits for it. So does one
+        that feeds it, as soon as all is read: more may be needed than there was room for.
+        """
+        waits_for_room = not self._catching_up and (log.unread or not self._feeds_who_catches_up)
+        return waits_for_room and log.full
 
     def close(self) -> None:
         self._fetcher.close()

@@ -1,7 +1,9 @@
 """Pauses the sources that feed logs which keep as much as they may.
 
-Not those that feed a producer which is catching up: only a checkpoint empties a log, and it waits for that producer.
-What is produced again goes no further than to its consumers, who have seen it, so that no full log grows by it.
+Not while a producer further down catches up and needs them: only a checkpoint empties a log, and it waits for that
+producer. It needs them when it has read all that the logs on its way keep. Those say that they are full only as long as
+it has not, so that they do not overflow meanwhile. Logs behind it do not count: what is produced again goes no further
+than to its consumers, who have seen it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class SourcePauses:
 
     def slots_came(self, shell: RegionShell) -> None:
         """All slots of the region are there, and have perhaps not heard what those before them were told."""
-        shell.paused = False
+        shell.pause = m.PauseSources(False)
         self._tell(shell)
 
     def _tell_upstream(self, shell: RegionShell) -> None:
@@ -43,9 +45,16 @@ class SourcePauses:
 
     def _tell(self, shell: RegionShell) -> None:
         """Tell the region's slots whether their sources pause, if that has changed."""
-        downstream = [self._regions[region] for region in self._cuts.downstream_through_logs(shell.run.region)]
-        paused = any(each.full for each in downstream) and not any(each.behind for each in downstream)
-        if paused != shell.paused:
-            shell.paused = paused
+        downstream = self._cuts.downstream_through_logs(shell.run.region)
+        full = {region for region in downstream if self._regions[region].full}
+        behind = [region for region in downstream if self._regions[region].behind]
+        paused = bool(full) and not any(self._is_needed_by(region, full) for region in behind)
+        pause = m.PauseSources(paused, bool(behind))
+        if pause != shell.pause:
+            shell.pause = pause
             for connection in shell.connections.values():
-                connection.send(m.PauseSources(paused))
+                connection.send(pause)
+
+    def _is_needed_by(self, behind: int, full: set[int]) -> bool:
+        """Whether a region that catches up has no full log on its way to it, from which it could read."""
+        return not full & (self._cuts.upstream_through_logs(behind) - {behind})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from unittest.mock import Mock
 
 import pytest
@@ -36,11 +37,21 @@ class Listening:
     """The connection of a slot: what it was told."""
 
     def __init__(self) -> None:
-        self.paused: list[bool] = []
+        self.told: list[m.PauseSources] = []
 
     def send(self, message: m.Message) -> None:
         assert isinstance(message, m.PauseSources)
-        self.paused.append(message.paused)
+        self.told.append(message)
+
+    @property
+    def paused(self) -> list[bool]:
+        """Each change of it."""
+        before = [False, *(message.paused for message in self.told)]
+        return [paused for was, paused in pairwise(before) if paused != was]
+
+    @property
+    def feeds_who_catches_up(self) -> bool:
+        return bool(self.told) and self.told[-1].feeds_who_catches_up
 
 
 class Regions:
@@ -56,10 +67,19 @@ class Regions:
         self.pauses.slots_came(self.shells[region])
         return slot
 
-    def heard(self, region: int) -> list[bool]:
+    def slot(self, region: int) -> Listening:
         slot = self.shells[region].connections[0]
         assert isinstance(slot, Listening)
-        return slot.paused
+        return slot
+
+    def heard(self, region: int) -> list[bool]:
+        return self.slot(region).paused
+
+    def falls_behind(self, region: int) -> None:
+        """It restarts alone."""
+        self.shells[region].behind = {0}
+        self.pauses.region_starts(self.shells[region])
+        self.come_up(region)
 
 
 def test_sources_pause_for_a_full_log_further_down_and_go_on_when_it_has_room() -> None:
@@ -90,12 +110,25 @@ def test_sources_do_not_pause_while_what_they_feed_catches_up() -> None:
     """The checkpoint that would empty the log waits for it."""
     it = Regions()
     it.pauses.log_full(it.shells[LAST], 0, True)
-    it.shells[MIDDLE].behind = {0}
-    it.pauses.region_starts(it.shells[MIDDLE])
-    assert it.come_up(MIDDLE).paused == []
+    it.falls_behind(MIDDLE)
+    assert it.heard(MIDDLE) == []
     assert (it.heard(SOURCE), it.heard(LAST)) == ([True, False], [True])
     it.pauses.slot_caught_up(it.shells[MIDDLE], 0)
     assert (it.heard(SOURCE), it.heard(MIDDLE)) == ([True, False, True], [True])
+
+
+def test_sources_pause_while_one_that_catches_up_still_has_a_full_log_to_read_from() -> None:
+    """That is what it needs. It may need more only when all is read, and then the log is not called full any more."""
+    it = Regions()
+    it.pauses.log_full(it.shells[MIDDLE], 0, True)
+    it.falls_behind(LAST)
+    assert it.heard(SOURCE) == [True]
+    assert it.slot(SOURCE).feeds_who_catches_up
+    assert it.slot(MIDDLE).feeds_who_catches_up
+    it.pauses.log_full(it.shells[MIDDLE], 0, False)
+    assert it.heard(SOURCE) == [True, False]
+    it.pauses.slot_caught_up(it.shells[LAST], 0)
+    assert not it.slot(MIDDLE).feeds_who_catches_up
 
 
 @pytest.mark.parametrize(("exchange", "available"), [("committed", True), ("blocking", False)])

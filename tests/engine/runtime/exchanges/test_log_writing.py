@@ -38,7 +38,7 @@ class Ends:
         queue = NumberedQueue(CHANNEL, 0, position)
         if not self.outbound.attach(here, (1, attempt), position, settled):
             return None
-        SocketInbound(queue, there, SCHEMA, self.poller, self.lost.append)
+        SocketInbound(queue, there, SCHEMA, self.poller, lambda lost, _: self.lost.append(lost))
         return queue
 
     def read(self, queue: NumberedQueue) -> list[object]:

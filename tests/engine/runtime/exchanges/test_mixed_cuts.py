@@ -17,6 +17,7 @@ from snapshot_engine.api import Environment
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.discard import DiscardSink
 from snapshot_engine.connectors.generator import GeneratorSource
+from snapshot_engine.connectors.hurried import Hurried
 from snapshot_engine.runtime import messages as m
 from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
@@ -204,7 +205,7 @@ def test_a_producer_that_catches_up_does_not_pause_for_a_log_that_only_a_checkpo
 
     async def kill_the_paused_source(job: RunningJob) -> None:
         source = job.master.regions[region_of(job, "source")]
-        await until(lambda: source.paused)
+        await until(lambda: source.pause.paused)
         os.kill(source.connections[0].hello.pid, signal.SIGKILL)
         await until(lambda: source.run.attempt.number == 2 and source.run.state.value == "Running")
         gate.touch()
@@ -230,3 +231,125 @@ def test_a_producer_of_a_blocking_result_may_feed_others_in_another_way(tmp_path
     result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=end_what_stands_still)
     assert result.outcome is Outcome.FINISHED, result.message
     assert numbers_in(live) == numbers_in(whole) == list(range(2000))
+
+
+def kill(job: RunningJob, vertex: str) -> None:
+    for connection in job.master.regions[region_of(job, vertex)].connections.values():
+        os.kill(connection.hello.pid, signal.SIGKILL)
+
+
+def runs_again(job: RunningJob, vertex: str) -> bool:
+    run = job.master.regions[region_of(job, vertex)].run
+    return run.attempt.number == 2 and run.state.value == "Running"
+
+
+def attempt_of(job: RunningJob, vertex: str) -> int:
+    return job.master.regions[region_of(job, vertex)].run.attempt.number
+
+
+def test_after_a_restart_a_memory_log_forgets_again_though_a_region_still_waits_for_a_blocking_result(
+    tmp_path: Path,
+) -> None:
+    """What is kept for the restarted region is not kept until all run: the waiting one waits for what this log lets
+    through.
+    """
+    sink, hurry = CollectSink(tmp_path / "out"), tmp_path / "hurry"
+
+    def pipeline(env: Environment) -> None:
+        source = Hurried(COLUMNS, rate=50.0, count=50_000, splits=1, hurry=hurry)
+        rows = env.from_source(source, uid="source").exchange("memory", budget=100_000).rebalance()
+        result = rows.filter(lambda row: True).uid("middle").exchange("blocking").rebalance()
+        result.filter(lambda row: True).uid("last").sink_to(sink, uid="out")
+
+    async def kill_the_reader_early(job: RunningJob) -> None:
+        await until(lambda: state_of(job, "source") == state_of(job, "middle") == "Running")
+        kill(job, "middle")
+        await until(lambda: runs_again(job, "middle"))
+        assert (attempt_of(job, "source"), state_of(job, "last")) == (1, "Created")
+        hurry.touch()
+        await end_what_stands_still(job)
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=kill_the_reader_early, heartbeat_timeout=60.0)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert numbers_in(sink) == list(range(50_000))
+
+
+class Gate:
+    """A pipeline of its own that lets no checkpoint through before it is opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "gate"
+
+    def add_to(self, env: Environment) -> None:
+        file = self._file
+
+        def waits(row) -> bool:
+            while not file.exists():
+                time.sleep(0.01)
+            return True
+
+        env.from_source(numbers(None, rate=1000.0), uid="gate").filter(waits).sink_to(DiscardSink(), uid="gate-out")
+
+    def open(self) -> None:
+        self._file.touch()
+
+
+class Kept(JobEvents):
+    """How many bytes the logs of regions of one vertex keep that run for the second time."""
+
+    def __init__(self) -> None:
+        self.by_second_attempt: dict[int, int] = {}
+
+    def heartbeat(self, connection, subtasks) -> None:
+        for figures in subtasks.values() if connection.attempt.number == 2 else ():
+            self.by_second_attempt[connection.region] = figures["kept_bytes"]
+
+
+class Crumbs(GeneratorSource):
+    """Flat out until the file `crumbs` is there, and then so slowly that each row is a batch of its own."""
+
+    def __init__(self, crumbs: Path) -> None:
+        super().__init__(COLUMNS, count=None, rate=None, splits=1)
+        self.crumbs = crumbs
+
+    def open(self, split, position):
+        reader = super().open(split, position)
+        if self.crumbs.exists():
+            reader._rate = 1000.0
+        return reader
+
+
+def test_two_deterministic_producers_in_a_row_catch_up_though_the_log_between_them_is_full(tmp_path: Path) -> None:
+    """The second one needs what the first produces again, and this takes more room than it did before."""
+    gate, crumbs, kept = Gate(tmp_path), tmp_path / "crumbs", Kept()
+
+    def pipeline(env: Environment) -> None:
+        source = env.from_source(Crumbs(crumbs), uid="source").deterministic()
+        rows = source.exchange("durable", budget=100_000).rebalance()
+        middle = rows.filter(lambda row: True).uid("middle").deterministic()
+        middle.exchange("durable").rebalance().filter(lambda row: True).uid("last").sink_to(DiscardSink(), uid="out")
+        gate.add_to(env)
+
+    async def kill_both_when_the_log_is_full(job: RunningJob) -> None:
+        source = job.master.regions[region_of(job, "source")]
+        await until(lambda: source.pause.paused)
+        await asyncio.sleep(0.5)  # all of it has come to the last one
+        crumbs.touch()
+        kill(job, "source")
+        kill(job, "middle")
+        await until(lambda: runs_again(job, "source") and runs_again(job, "middle"))
+        await until(lambda: kept.by_second_attempt.get(source.run.region, 0) >= 100_000)
+        gate.open()
+        await asyncio.wait_for(completed(job, 2), STANDS_STILL_SECONDS)
+        assert attempt_of(job, "last") == 1
+        job.master.cancel("as wanted")
+
+    result = run_pipeline(
+        pipeline,
+        storage=tmp_path / "ck",
+        interval=0.1,
+        meanwhile=kill_both_when_the_log_is_full,
+        heartbeat_timeout=60.0,
+        observers=(kept,),
+    )
+    assert (result.outcome, result.message) == (Outcome.STOPPED, "as wanted")
