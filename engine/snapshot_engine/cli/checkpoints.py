@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snapshot_engine.cli.status_table import human_bytes
+from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import open_job_store, storage_uri_of
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.storage.manifest import Manifest
@@ -56,8 +57,7 @@ def _row(entry: Any, retained: set[int]) -> list[str]:
 def inspect_checkpoint(manifest: Path, which: str | None, overrides: Sequence[str], output: str, verify: bool) -> None:
     settings = _settings(manifest, overrides)
     store = open_job_store(settings)
-    name = which if which is None or which.isdigit() or "/" in which else f"savepoints/{which}"
-    found = store.load(name)
+    found = store.load(None if which is None else savepoint_path(which))
     if verify:
         reader = settings.storage.reader(store.blobs)
         for handle in found.handles():

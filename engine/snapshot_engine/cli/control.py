@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from datetime import datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class JobClient:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise ManifestError(f"{self._manifest}: ", [f"the job answered: {error.read().decode()}"]) from error
-        except OSError as error:
+        except (OSError, HTTPException, ValueError) as error:
             raise ManifestError(f"{self._manifest}: ", [f"the job does not answer at {self.url}: {error}"]) from error
 
 

@@ -30,6 +30,21 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+class SavepointName(click.ParamType[str]):
+    """A name that the job will take: asked for before anything is sent to it."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        import re
+
+        from snapshot_engine.wire.control import SAVEPOINT_NAME_PATTERN
+
+        if not re.match(SAVEPOINT_NAME_PATTERN, value):
+            self.fail(f"{value!r} is no savepoint's name: use lower-case letters, digits, '-' and '.'", param, ctx)
+        return str(value)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="streamingjob")
 @click.option("-v", "--verbose", is_flag=True, help="Log what the engine does.")
@@ -152,7 +167,7 @@ def status(manifest: Path, output: str, watch: bool) -> None:
 
 @main.command()
 @MANIFEST
-@click.option("--name", help="The savepoint's name; one from the time if not given.")
+@click.option("--name", type=SavepointName(), help="The savepoint's name; one from the time if not given.")
 @told_to_the_user
 def savepoint(manifest: Path, name: str | None) -> None:
     """Take a savepoint of a running job and print where it is."""
@@ -163,11 +178,19 @@ def savepoint(manifest: Path, name: str | None) -> None:
 
 @main.command()
 @MANIFEST
-@click.option("--savepoint", "name", metavar="NAME", help="Take a savepoint of this name and stop with it.")
+@click.option(
+    "--savepoint",
+    "name",
+    type=SavepointName(),
+    metavar="NAME",
+    help="Take a savepoint of this name and stop with it.",
+)
 @click.option("--cancel", is_flag=True, help="Stop at once, without a last checkpoint.")
 @told_to_the_user
 def stop(manifest: Path, name: str | None, cancel: bool) -> None:
     """Stop a running job, with a last checkpoint."""
     from snapshot_engine.cli.control import stop_job
 
+    if name is not None and cancel:
+        raise click.UsageError("--cancel takes no savepoint: leave out either --cancel or --savepoint")
     stop_job(manifest, name, cancel)

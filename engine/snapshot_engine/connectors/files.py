@@ -11,11 +11,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs
 
 from snapshot_engine.connectors.protocols import Position, Reader
+
+
+_PLAIN_IN_URIS = "/!$&'()*+,;=:@~"
 
 
 class FileSource:
@@ -75,16 +79,15 @@ def open_input(file: str) -> Any:
 def list_files(place: str, pattern: str) -> list[str]:
     """The files that `place` means; hidden ones (`.x`, `_x`) are left out. Raises if there are none."""
     filesystem, path = _filesystem_of(place)
-    prefix = place[: place.index("://") + 3] if "://" in place else ""
     info = filesystem.get_file_info(path)
     if info.type == pa.fs.FileType.File:
-        return [prefix + path]
+        return [_place_of(path, place)]
     if info.type == pa.fs.FileType.Directory:
         folder, wanted = path, None
     else:
         folder, wanted = _folder_of_glob(path), path
     found = [
-        prefix + entry.path
+        _place_of(entry.path, place)
         for entry in filesystem.get_file_info(pa.fs.FileSelector(folder, recursive=True, allow_not_found=True))
         if entry.type == pa.fs.FileType.File and _is_meant(entry.path, folder, wanted, pattern)
     ]
@@ -119,6 +122,15 @@ def _folder_of_glob(path: str) -> str:
             break
         fixed.append(part)
     return str(PurePosixPath(*fixed)) if fixed else "."
+
+
+def _place_of(path: str, place: str) -> str:
+    """A path in the file system of `place` as `_filesystem_of` takes it, with the store's options behind it."""
+    if "://" not in place:
+        return path
+    scheme, _, rest = place.partition("://")
+    _, question, options = rest.partition("?")
+    return f"{scheme}://{quote(path, safe=_PLAIN_IN_URIS)}{question}{options}"
 
 
 def _filesystem_of(place: str) -> tuple[pa.fs.FileSystem, str]:

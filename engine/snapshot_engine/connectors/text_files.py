@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
@@ -177,7 +178,11 @@ class JsonLinesSource(FileSource):
     pattern = "*.json*"
 
     def find_schema(self, file: str) -> pa.Schema:
-        return parse_json_lines(_sample(file, LineFormat()), None).schema
+        sample = _sample(file, LineFormat())
+        try:
+            return parse_json_lines(sample, None).schema
+        except BAD_TEXT as error:
+            raise ValueError(f"{file}: no schema can be found in it: {error}. Give the source a schema") from error
 
     def open_file(self, file: str, position: Position) -> LineReader:
         return LineReader(_uncompressed(file), self.schema, _JsonLines(), position)
@@ -213,6 +218,8 @@ class CsvSource(FileSource):
     def _header(self, file: str) -> tuple[str, ...]:
         with open_input(file) as opened:
             text = opened.read(_CHUNK).decode("utf-8-sig", errors="replace")
+        if "\r" in text and "\n" not in text:
+            raise ValueError(f"{file}:1: its lines end with CR alone, so all of it is one line: expected LF or CRLF")
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quotechar=self.quote)
         return tuple(next(rows, ()))
 
@@ -248,6 +255,7 @@ class _Csv(LineFormat):
 
 
 def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
+    _refuse_other_than_objects(block)
     parse = pa.json.ParseOptions(
         explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
     )
@@ -256,10 +264,22 @@ def parse_json_lines(block: bytes, schema: pa.Schema | None) -> pa.Table:
     return table if schema is None else table.select(schema.names).cast(schema)
 
 
+def _refuse_other_than_objects(block: bytes) -> None:
+    """Arrow takes `null` for an object without fields; but where it comes first, the process dies of it."""
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    if block.startswith(b"{") and block.count(b"\n{") + 1 == lines:
+        return
+    for line in block.removeprefix(codecs.BOM_UTF8).split(b"\n"):
+        text = line.lstrip()
+        if text and not text.startswith(b"{"):
+            raise ValueError(f"expected one JSON object, found {text[:40].decode(errors='replace').rstrip()!r}")
+
+
 def _sample(file: str, format: LineFormat) -> bytes:
     reader = LineReader(_uncompressed(file), pa.schema([]), format, None)
     try:
         lines = reader.take(_SAMPLE_ROWS)
+        lines += reader.take(1)  # the last one of a file may be all there is but a header, and lack its newline
     finally:
         reader.close()
     if not lines:

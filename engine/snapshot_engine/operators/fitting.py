@@ -1,7 +1,8 @@
 """Batches that sources and users' code returned, brought to exactly the schema that was planned.
 
 No stream has dictionary- or run-end-encoded columns: such a batch is no single message, as channels and logs want it,
-and two batches of one stream would have different dictionaries. They are decoded where rows come in.
+and two batches of one stream would have different dictionaries. Nor has one views of strings, as Polars gives them:
+Arrow cannot pick rows out of these, so no key could be sent to its subtask. They are decoded where rows come in.
 """
 
 from __future__ import annotations
@@ -51,14 +52,30 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _decoded_type(type_: pa.DataType) -> pa.DataType:
-    """Dictionaries are decoded also inside of lists and structs."""
+    """What is encoded is decoded also inside of lists, maps and structs."""
     if _is_encoded(type_):
         return _decoded_type(type_.value_type)
-    if pa.types.is_struct(type_) and any(pa.types.is_nested(f.type) or _is_encoded(f.type) for f in type_):
-        return pa.struct([field.with_type(_decoded_type(field.type)) for field in type_])
-    if pa.types.is_list(type_) and (pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type)):
-        return pa.list_(type_.value_field.with_type(_decoded_type(type_.value_type)))
-    return type_
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_binary_view(type_):
+        return pa.binary()
+    return _decoded_nest(type_) if pa.types.is_nested(type_) else type_
+
+
+def _decoded_nest(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        return pa.struct([_decoded_field(field) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_decoded_field(type_.key_field), _decoded_field(type_.item_field), type_.keys_sorted)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(_decoded_field(type_.value_field), type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_decoded_field(type_.value_field))
+    return pa.list_(_decoded_field(type_.value_field)) if pa.types.is_list(type_) else type_
+
+
+def _decoded_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_decoded_type(field.type))
 
 
 def fit_batch(batch: pa.RecordBatch, expected: pa.Schema, operator: str) -> pa.RecordBatch:

@@ -53,7 +53,7 @@ class KeyReader:
 
     def for_user(self, key: Key) -> Any:
         """The key as the user's functions see it."""
-        return unpack(key) if self._packed else key
+        return unpack(key) if self._packed else self.keys.in_zones(key)
 
     def _values(self, name: str, data: Data, records: Records) -> Sequence[Any]:
         if not isinstance(data, Records):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from itertools import repeat
+from numbers import Number
 from operator import add
 from typing import Any
 
@@ -112,15 +113,24 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
 def _number_column(values: Sequence[Any], type_: pa.DataType) -> pa.Array | None:
     """Through numpy, which is quicker and, unlike `pa.array`, lets no 1.5 become the integer 1."""
     numbers = np.array(values)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
+    # Integers that numpy made floats of (among floats, or below and above 2**63) may not be the same any more.
+    kinds = "iu" if pa.types.is_integer(type_) else "iuf"
+    if numbers.ndim != 1 or numbers.dtype.kind not in kinds:
         return _checked_numbers(values, type_) if pa.types.is_integer(type_) else None
     array = pa.array(numbers)
     return array if array.type == type_ else array.cast(type_, safe=not pa.types.is_floating(type_))
 
 
 def _checked_numbers(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Columns with nulls, or with something that is no number at all."""
+    """Columns with nulls, or with something that is no integer at all."""
     for value in values:
-        if isinstance(value, float) and not value.is_integer():
+        if type(value) is not int and isinstance(value, Number) and not _is_whole(value):
             raise ValueError(f"{value!r} is not an integer")
     return pa.array(values, type_)
+
+
+def _is_whole(number: Any) -> bool:
+    try:
+        return bool(int(number) == number)
+    except (TypeError, ValueError, OverflowError):  # complex, nan, inf
+        return False

@@ -166,4 +166,17 @@ class PandasBatchOperator(_BatchOperator):
         result = self.fn(batch.to_pandas())
         frames = (result,) if isinstance(result, pd.DataFrame) else () if result is None else result
         for frame in frames:
-            yield pa.RecordBatch.from_pandas(frame, preserve_index=False)
+            yield self._batch_of(frame)
+
+    def _batch_of(self, frame: Any) -> pa.RecordBatch:
+        """pandas has no maps: which lists of pairs are some, only the schema says."""
+        maps = {f.name: f.type for f in self.type.schema if _holds_map(f.type) and f.name in frame.columns}
+        rest = pa.RecordBatch.from_pandas(frame.drop(columns=list(maps)), preserve_index=False)
+        if not maps:
+            return rest
+        arrays = [pa.Array.from_pandas(frame[name], type=type_) for name, type_ in maps.items()]
+        return pa.RecordBatch.from_arrays([*rest.columns, *arrays], names=[*rest.schema.names, *maps])
+
+
+def _holds_map(type_: pa.DataType) -> bool:
+    return pa.types.is_map(type_) or any(_holds_map(type_.field(n).type) for n in range(type_.num_fields))

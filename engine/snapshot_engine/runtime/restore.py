@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
@@ -53,7 +53,7 @@ class Restore:
         return {
             "checkpoint": self.manifest.checkpoint,
             "rescaled": rescaled,
-            "finished": bool(snapshots) and all(snapshot.finished for snapshot in snapshots),
+            "finished": all(s.finished for s in snapshots) and bool(snapshots) and self._is_same_chain(subtask.vertex),
             "operators": {node.uid: self._states(node.uid, subtask.index) for node in vertex.operators},
             "channels": [snapshot.channels for snapshot in self._heard_by(subtask, snapshots, rescaled)],
             "exchanges": self._exchanges.for_subtask(subtask, results) | {"checkpoint": self.manifest.checkpoint},
@@ -77,7 +77,20 @@ class Restore:
             return None
         assert self.manifest is not None
         subtasks = self.manifest.vertices[subtask.vertex].subtasks
-        return subtasks.get(subtask.index) or SubtaskSnapshot(next(iter(subtasks.values())).attempt, finished=True)
+        final = subtasks.get(subtask.index) or SubtaskSnapshot(next(iter(subtasks.values())).attempt, finished=True)
+        others = (vertex for uid, vertex in self._graph.vertices.items() if uid != subtask.vertex)
+        elsewhere = {node.uid for vertex in others for node in vertex.operators}
+        return replace(final, operators=tuple(state for state in final.operators if state.uid not in elsewhere))
+
+    def _is_same_chain(self, uid: str) -> bool:
+        """Whether what the vertex has stored is the state of all its operators; of some it may be in another vertex,
+        since chains change with the parallelism. Then it runs once more: its sources know that they have ended."""
+        assert self.manifest is not None
+        stored = self.manifest.vertices.get(uid)
+        if stored is None:
+            return False
+        here = {state.uid for snapshot in stored.subtasks.values() for state in snapshot.operators}
+        return all(node.uid in here or node.uid not in self._operators for node in self._graph.vertices[uid].operators)
 
     def _states(self, uid: str, index: int) -> list[dict[str, Any]]:
         stored = self._operators.get(uid)

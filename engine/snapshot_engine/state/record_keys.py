@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +37,13 @@ def with_one_nan(value: Any) -> Any:
     return NAN if value != value else value
 
 
+def _in_utc(value: Any) -> Any:
+    """The hour that comes twice in autumn is one and the same to Python, as long as both have the same zone."""
+    if not isinstance(value, dt.datetime):
+        return value
+    return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
 def key_groups_of(batch: pa.RecordBatch, key_columns: Sequence[str], key_groups: int) -> KeyGroups:
     """The key group of every row, exactly as rows are routed by it."""
     return (hash_rows(batch, key_columns) % np.uint64(key_groups)).astype(np.int64)
@@ -48,6 +56,11 @@ class RecordKeys:
         self.types = [plain_type(type_) for type_ in types]
         self._names = [str(number) for number in range(len(self.types))]
         self._floats = [position for position, type_ in enumerate(self.types) if holds_floats(type_)]
+        self._zones = {
+            position: pa.lib.string_to_tzinfo(type_.tz)
+            for position, type_ in enumerate(self.types)
+            if pa.types.is_timestamp(type_) and type_.tz is not None
+        }
 
     def described(self) -> list[str]:
         """The types of the key, as they are kept in checkpoints."""
@@ -72,7 +85,19 @@ class RecordKeys:
         columns = list(columns)
         for position in self._floats:
             columns[position] = list(map(with_one_nan, columns[position]))
+        for position in self._zones:
+            columns[position] = list(map(_in_utc, columns[position]))
         return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def in_zones(self, key: Key) -> Key:
+        """The key with its times in the zones of their columns."""
+        if not self._zones:
+            return key
+        values = [key] if len(self.types) == 1 else list(key)
+        for position, zone in self._zones.items():
+            if values[position] is not None:
+                values[position] = values[position].astimezone(zone)
+        return values[0] if len(values) == 1 else tuple(values)
 
     def encode(self, keys: Sequence[Key]) -> bytes:
         """Many keys as bytes; column by column, because tuples are dear to pack."""

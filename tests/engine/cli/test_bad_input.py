@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,50 @@ def test_commands_that_need_a_running_job_say_how_to_start_one(tmp_path: Path) -
         result = invoke(*command, manifest)
         assert result.exit_code == 2
         assert "streamingjob run" in result.output
+
+
+@pytest.mark.parametrize("command", [("savepoint", "--name"), ("stop", "--savepoint")], ids=" ".join)
+def test_a_name_that_no_savepoint_can_have_is_told_before_the_job_is_asked(
+    tmp_path: Path, command: tuple[str, str]
+) -> None:
+    result = invoke(command[0], write_job(tmp_path), command[1], "Before/Monday")
+    assert result.exit_code == 2
+    assert "'Before/Monday' is no savepoint's name" in result.output
+
+
+def test_a_stop_is_either_at_once_or_with_a_savepoint(tmp_path: Path) -> None:
+    result = invoke("stop", write_job(tmp_path), "--savepoint", "monday", "--cancel")
+    assert result.exit_code == 2
+    assert "--cancel takes no savepoint" in result.output
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", b"+PONG\r\n", b""])
+def test_somebody_else_at_the_jobs_address_is_not_taken_for_it(tmp_path: Path, answer: bytes) -> None:
+    """A job that was killed could not withdraw its address, and its port may be another program's by now."""
+    manifest = write_job(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        announce(tmp_path / ".streamingjob" / "default-job.json", server.getsockname()[1], "token")
+        stranger = threading.Thread(target=_answer, args=(server, answer), daemon=True)
+        stranger.start()
+        result = invoke("status", manifest)
+        stranger.join(5)
+    assert result.exit_code == 2, result.output
+    assert "does not answer" in result.output
+
+
+def _answer(server: socket.socket, answer: bytes) -> None:
+    for _ in range(2):  # the first only looks whether somebody is there
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+
+
+@pytest.mark.parametrize("which", ["..", "a b", "nix"])
+def test_a_savepoint_that_is_not_there_is_told_whatever_its_name(tmp_path: Path, which: str) -> None:
+    result = invoke("inspect", write_job(tmp_path), which)
+    assert result.exit_code == 68
+    assert "there is no savepoint" in result.output
 
 
 def test_a_job_without_checkpoints_is_listed_as_such(tmp_path: Path) -> None:

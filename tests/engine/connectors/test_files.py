@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_engine.connectors.files import ReplacedFile
+from snapshot_engine.connectors.files import ReplacedFile, _filesystem_of, _place_of
 from snapshot_engine.connectors.parquet_files import ParquetSource
 from snapshot_engine.connectors.text_files import BadRow, CsvSource, JsonLinesSource
 
@@ -49,6 +49,23 @@ def test_a_path_may_be_a_file_a_folder_a_glob_or_several(tmp_path: Path) -> None
     assert found("a/1.parquet", "c") == ["1", "3"]
     assert ParquetSource(tmp_path / "c").files == [str(tmp_path / "c/3.parquet")]
     assert ParquetSource((tmp_path / "c").as_uri()).files == [(tmp_path / "c/3.parquet").as_uri()]
+
+
+@pytest.mark.parametrize("name", ["a b.csv", "50%41.csv", "a#b.csv", "a[1].csv", "Zürich.csv", "plain-1_2.csv"])
+def test_a_uri_may_mean_files_of_any_name(tmp_path: Path, reading: Any, name: str) -> None:
+    file = _lines(tmp_path / "a folder", name, "n", "1")
+    for uri in (file.parent.as_uri(), file.as_uri()):
+        source = CsvSource(uri)
+        assert reading.source(source) == [{"n": 1}]
+
+
+def test_the_options_of_a_store_stay_with_its_files() -> None:
+    place = "s3://bucket/in?endpoint_override=localhost%3A9000&scheme=http"
+    found = _place_of("bucket/in/a b.parquet", place)
+    assert found == "s3://bucket/in/a%20b.parquet?endpoint_override=localhost%3A9000&scheme=http"
+    filesystem, path = _filesystem_of(found)
+    assert (filesystem.type_name, path) == ("s3", "bucket/in/a b.parquet")
+    assert filesystem == _filesystem_of(place)[0]
 
 
 def test_no_file_at_all_is_an_error_when_the_pipeline_is_built(tmp_path: Path) -> None:
@@ -146,6 +163,21 @@ def test_json_lines_are_read_from_any_position(tmp_path: Path, reading: Any) -> 
         reading.every_position(source, source.splits(1)[0], 7)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["found", "given"])
+@pytest.mark.parametrize("line", ["null", " null", "[]", "7"])
+def test_a_json_line_that_is_no_object_is_an_error(
+    tmp_path: Path, reading: Any, before: int, schema: pa.Schema | None, line: str
+) -> None:
+    """Of a block that begins with null Arrow would die."""
+    file = _lines(tmp_path, "1.jsonl", *['{"n": 1, "city": null}'] * before, line)
+    with pytest.raises(ValueError, match="expected one JSON object") as caught:
+        reading.source(JsonLinesSource(file, schema))
+    assert str(file) in str(caught.value)
+    if schema is not None:
+        assert f"{file}:{before + 1}:" in str(caught.value)
+
+
 def test_a_schema_fills_what_json_lacks_and_ignores_what_it_has_not(tmp_path: Path, reading: Any) -> None:
     _lines(tmp_path, "a.jsonl", '{"n": 1, "more": [1]}', '{"city": "Oslo"}', '{"at": "2024-05-01T10:00:00"}')
     schema = SCHEMA.append(pa.field("at", pa.timestamp("ms")))
@@ -156,7 +188,12 @@ def test_a_schema_fills_what_json_lacks_and_ignores_what_it_has_not(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
-    [('{"n": "x"}', "n"), ('{"n": 1', "JSON parse error"), ("garbage", "JSON parse error"), ('{"n": 1.5}', "n")],
+    [
+        ('{"n": "x"}', "n"),
+        ('{"n": 1', "JSON parse error"),
+        ("garbage", "expected one JSON object, found .garbage."),
+        ('{"n": 1.5}', "n"),
+    ],
 )
 def test_a_bad_json_line_is_named_with_its_file_and_number(tmp_path: Path, reading: Any, bad: str, reason: str) -> None:
     good = [json.dumps({"n": n, "city": "a"}) for n in range(30)]
@@ -188,6 +225,10 @@ def test_csv_columns_are_found_by_their_header(tmp_path: Path, reading: Any) -> 
     assert reading.source(source) == [{"n": 1, "city": "Oslo"}, {"n": None, "city": None}]
 
 
+def test_the_types_of_a_csv_file_are_found_in_its_only_line(tmp_path: Path, reading: Any) -> None:
+    assert reading.source(CsvSource(_lines(tmp_path, "1.csv", "n,city", "7,Rome"))) == [{"n": 7, "city": "Rome"}]
+
+
 def test_a_quote_inside_a_field_is_a_sign_as_others(tmp_path: Path, reading: Any) -> None:
     rows = ['1,5" disk', '2,"a\nb"', '3,"5"" disk\nand ""more"""', "4,plain", '5,"\n6"', '6,a "b"\t', "7,", '8,""']
     _lines(tmp_path, "a.csv", "n,city", *rows)
@@ -204,6 +245,12 @@ def test_only_an_empty_csv_field_is_no_value(tmp_path: Path, reading: Any, schem
     rows = reading.source(CsvSource(tmp_path, schema))
     assert [row["country"] for row in rows] == ["NA", "null", "NaN", "N/A", None, "DE", "NO"]
     assert [row["n"] for row in rows] == [1.5] * 6 + [None]
+
+
+def test_a_csv_file_whose_lines_end_with_cr_alone_is_refused(tmp_path: Path, reading: Any) -> None:
+    (tmp_path / "old.csv").write_bytes(b"n\r1\r2\r")
+    with pytest.raises(ValueError, match="lines end with CR alone"):
+        reading.source(CsvSource(tmp_path / "old.csv"))
 
 
 def test_a_csv_file_without_a_column_is_named(tmp_path: Path, reading: Any) -> None:

@@ -18,6 +18,8 @@ from snapshot_engine.testing import Outcome, run_pipeline
 
 WORDS = pa.array(["a", "b", None, "a"])
 ENCODED = WORDS.dictionary_encode()
+VIEWS = WORDS.cast(pa.string_view())
+OFFSETS = [0, 1, 1, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -26,19 +28,38 @@ ENCODED = WORDS.dictionary_encode()
         ENCODED,
         pc.run_end_encode(pa.array([1, 1, 2, None])),
         pa.StructArray.from_arrays([ENCODED, pa.array([1, 2, 3, 4])], ["word", "n"]),
-        pa.ListArray.from_arrays([0, 1, 1, 3, 4], ENCODED),
+        pa.ListArray.from_arrays(OFFSETS, ENCODED),
+        pa.LargeListArray.from_arrays(OFFSETS, ENCODED),
+        pa.MapArray.from_arrays(OFFSETS, pa.array([1, 2, 3, 4]), ENCODED),
+        VIEWS,
+        WORDS.cast(pa.binary()).cast(pa.binary_view()),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(OFFSETS, VIEWS)], ["words"]),
+        pa.MapArray.from_arrays(OFFSETS, pa.array([1, 2, 3, 4]), VIEWS),
     ],
-    ids=["dictionary", "run ends", "in a struct", "in a list"],
+    ids=[
+        "dictionary",
+        "run ends",
+        "in a struct",
+        "in a list",
+        "in a large list",
+        "in a map",
+        "views",
+        "views of bytes",
+        "views in a list in a struct",
+        "views in a map",
+    ],
 )
 def test_encoded_columns_become_plain_ones_of_the_same_values(column: pa.Array) -> None:
     batch = pa.RecordBatch.from_arrays([column, pa.array([1, 2, 3, 4])], names=["c", "n"]).slice(1)
     schema = decoded_schema(batch.schema)
     assert "dictionary" not in str(schema)
     assert "run_end" not in str(schema)
+    assert "view" not in str(schema)
     for decoded in (decode_batch(batch, schema), fit_batch(batch, schema, "op")):
         assert decoded.schema == schema
         assert decoded.to_pylist() == batch.to_pylist()
         assert pa.ipc.read_record_batch(decoded.serialize(), schema).equals(decoded)
+        assert decoded.take(pa.array([2, 0])).to_pylist() == [decoded.to_pylist()[2], decoded.to_pylist()[0]]
 
 
 def test_a_schema_without_encoded_columns_is_left_as_it_is() -> None:

@@ -160,6 +160,27 @@ def test_integers_go_into_columns_of_floats_and_whole_floats_into_those_of_integ
     assert to_arrow(Records([(3.0, 4, None)]), ROWS).to_pylist() == [{"id": 3, "price": 4.0, "city": None}]
 
 
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.uint64(), [2**63 + 1, 1]),
+        (pa.uint64(), [2**64 - 1, 0]),
+        (pa.int64(), [2**53 + 1, 1.0]),
+        (pa.int64(), [2**53 + 1, Decimal(1), None]),
+    ],
+)
+def test_integers_stay_what_they_are_whatever_stands_beside_them(type_: pa.DataType, values: list[Any]) -> None:
+    batch = to_arrow(Records([(value,) for value in values]), StreamType(pa.schema([("n", type_)])))
+    assert batch.column("n").to_pylist() == values
+
+
+@pytest.mark.parametrize("value", [Decimal("1.5"), np.float32(1.5), float("nan"), float("inf")])
+@pytest.mark.parametrize("beside", [1, None])
+def test_no_number_is_made_an_integer_by_cutting_it_off(value: Any, beside: int | None) -> None:
+    with pytest.raises(RecordMismatchError, match="is not an integer"):
+        to_arrow(Records([(beside,), (value,)]), StreamType(pa.schema([("n", pa.int64())])))
+
+
 def test_plain_values_come_back_with_their_types() -> None:
     values = [None, True, 1, 2.5, "x", b"y", [1, "a"], (1, (2, 3)), {"a": {1: (2,)}}, dt.datetime(2024, 1, 1), {1}]
     back = to_records(to_arrow(Records(values), PLAIN), PLAIN).values

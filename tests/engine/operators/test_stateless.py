@@ -222,3 +222,19 @@ def test_an_exception_in_a_batch_function_shows_the_users_line(bench: Any) -> No
     bench.open(operator, ROWS)
     with pytest.raises(UserFunctionError, match=r"(?s)the Arrow function of operator.*KeyError.*raise KeyError"):
         operator.process(0, BATCH)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_pandas_function_may_hand_maps_on(bench: Any, nested: bool) -> None:
+    type_ = pa.map_(pa.string(), pa.int64())
+    values: list[Any] = [[("a", 1)], None, []]
+    if nested:
+        type_, values = pa.list_(type_), [values, None, []]
+    with_maps = StreamType(pa.schema([("id", pa.int64()), ("of", type_)]))
+    only_maps = StreamType(pa.schema([("of", type_)]))
+    batch = pa.record_batch([pa.array([1, 2, 3]), pa.array(values, type_)], schema=with_maps.schema)
+    for type_of_stream, columns in ((with_maps, ["id", "of"]), (only_maps, ["of"])):
+        operator = PandasBatchOperator(lambda frame: [frame, frame[:0]], type_of_stream, type_of_stream)
+        collected = bench.open(operator, type_of_stream)
+        operator.process(0, batch.select(columns))
+        assert pa.Table.from_batches(collected.data).to_pylist() == batch.select(columns).to_pylist()

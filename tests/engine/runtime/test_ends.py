@@ -232,3 +232,27 @@ def test_a_job_that_ends_during_a_recovery_starts_no_new_attempt(
     result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2, meanwhile=end_while_it_goes_down)
     assert result.outcome is (Outcome.STOPPED if ends == "cancelled" else Outcome.FENCED)
     assert launched == [1]
+
+
+def test_a_source_that_has_ended_may_be_chained_with_what_it_was_not(tmp_path: Path) -> None:
+    """With one subtask its watermarks are in its chain, with more they are in a vertex of their own."""
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        few = env.from_collection([{"n": -1}], schema="n bigint", uid="few").with_watermark("n").uid("times-of-few")
+        many = env.from_source(numbers(rate=500.0), uid="numbers").with_watermark("n").uid("times")
+        few.union(many).rebalance().sink_to(sink, uid="out")
+
+    async def stop_when_the_few_have_ended(job: RunningJob) -> None:
+        while not any(subtask.vertex == "few" for subtask in job.master.checkpoints.coordinator.finished_subtasks):
+            await asyncio.sleep(0.02)
+        await completed(job, job.board.status.checkpoint.completed + 1)
+        job.master.stop()
+
+    for parallelism in (3, 1, 3):
+        result = run_pipeline(
+            pipeline, storage=tmp_path / "ck", parallelism=parallelism, meanwhile=stop_when_the_few_have_ended
+        )
+        assert result.outcome is Outcome.STOPPED
+    assert run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2).outcome is Outcome.FINISHED
+    assert numbers_in(sink) == [-1, *range(COUNT)]

@@ -19,6 +19,9 @@ from snapshot_engine.state.key_groups import owner_of
 from snapshot_engine.state.packing import pack
 from snapshot_engine.state.record_keys import RecordKeys, key_groups_of
 
+AT_HALF_PAST_TWO = [dt.datetime(2020, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in (0, 1)]
+"""By the clocks of Berlin, which were set back in that night."""
+
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int": (pa.int64(), [0, -1, 2**62, None]),
     "small": (pa.int16(), [0, -1, 7, None]),
@@ -29,6 +32,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "day": (pa.date32(), [dt.date(2024, 1, 1), dt.date(1969, 1, 1), dt.date(1970, 1, 1), None]),
     "at": (pa.timestamp("ms"), [dt.datetime(2024, 1, 1), dt.datetime(1969, 1, 1), dt.datetime(1970, 1, 1), None]),
     "utc": (pa.timestamp("us", "UTC"), [dt.datetime(2024, 1, day, tzinfo=dt.UTC) for day in (1, 2, 3, 4)]),
+    "zoned": (pa.timestamp("us", "Europe/Berlin"), [*AT_HALF_PAST_TWO, *AT_HALF_PAST_TWO]),
     "money": (pa.decimal128(10, 2), [Decimal("1.10"), Decimal("-5.00"), Decimal("0.00"), None]),
     "coded": (pa.dictionary(pa.int32(), pa.string()), ["x", "y", "x", None]),
     "struct": (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": "x"}, {"a": 2, "b": None}] * 2),
@@ -38,7 +42,9 @@ SCHEMA = pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()])
 BATCH = pa.RecordBatch.from_arrays([pa.array(values, type_) for type_, values in COLUMNS.values()], schema=SCHEMA)
 
 
-@pytest.mark.parametrize("columns", [*[(name,) for name in COLUMNS], ("int", "text"), ("at", "coded", "bool")], ids=str)
+@pytest.mark.parametrize(
+    "columns", [*[(name,) for name in COLUMNS], ("int", "text"), ("at", "coded", "bool"), ("int", "zoned")], ids=str
+)
 def test_a_key_taken_from_a_row_has_the_key_group_by_which_the_row_was_routed(columns: tuple[str, ...]) -> None:
     reader = KeyReader(columns, StreamType(SCHEMA))
     keys = reader.of_batch(BATCH)
@@ -101,3 +107,20 @@ def test_keys_of_records_that_were_never_a_batch() -> None:
     stream = StreamType(schema)
     assert KeyReader(["b"], stream).of(records, to_records(records, stream)) == ["x", "y"]
     assert KeyReader(["b", "a"], stream).of(records, to_records(records, stream)) == [("x", 1), ("y", 2)]
+
+
+@pytest.mark.parametrize("columns", [("at",), ("at", "n")])
+def test_the_hour_that_comes_twice_in_autumn_has_two_keys(columns: tuple[str, ...]) -> None:
+    schema = pa.schema([("at", COLUMNS["zoned"][0]), ("n", pa.int64())])
+    batch = pa.record_batch([pa.array([*AT_HALF_PAST_TWO, None] * 2, schema.field("at").type), [1] * 6], schema=schema)
+    reader = KeyReader(columns, StreamType(schema))
+    keys = reader.of_batch(batch)
+    assert keys == reader.of(batch, to_records(batch, StreamType(schema)))
+    assert len(set(keys)) == 3
+    assert keys == reader.keys.decode(reader.keys.encode(keys))
+    shown = [reader.for_user(key) for key in keys]
+    assert list(map(repr, shown)) == [repr(row[0] if len(columns) == 1 else row) for row in _tuples(batch, columns)]
+
+
+def _tuples(batch: pa.RecordBatch, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in columns) for row in batch.to_pylist()]

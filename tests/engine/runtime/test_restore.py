@@ -1,0 +1,64 @@
+"""Checkpoints and graphs whose chains are not the same: with another parallelism, operators come together or part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snapshot_engine.graph.execution import ExecutionGraph
+from snapshot_engine.graph.job_graph import JobGraph, JobVertex, OperatorNode, SourceLocation
+from snapshot_engine.operators.operator import Operator
+from snapshot_engine.protocol.elements import Attempt, SubtaskId
+from snapshot_engine.runtime.restore import Restore
+from snapshot_engine.state.handles import OperatorState
+from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
+
+SOURCE, TIMES = SubtaskId("source", 0), SubtaskId("times", 0)
+
+
+def _graph(*chains: Sequence[str]) -> ExecutionGraph:
+    def node(uid: str) -> OperatorNode:
+        return OperatorNode(uid, uid, Operator, SourceLocation("job.py", 1))
+
+    vertices = {chain[0]: JobVertex(chain[0], chain[0], 1, tuple(map(node, chain)), False) for chain in chains}
+    return ExecutionGraph(JobGraph("test", vertices, ()))
+
+
+def _restore(graph: ExecutionGraph, stored: dict[str, tuple[bool, Sequence[str]]]) -> Restore:
+    vertices = {
+        uid: VertexSnapshot(1, {0: SubtaskSnapshot(Attempt(1, 1), tuple(map(_state, operators)), finished)})
+        for uid, (finished, operators) in stored.items()
+    }
+    return Restore(Manifest(1, 1, "test", "uid", 0.0, 0.0, graph.graph.key_groups, vertices), graph)
+
+
+def _state(uid: str) -> OperatorState:
+    return OperatorState(uid, "kind")
+
+
+def test_a_chain_that_has_ended_as_a_whole_is_not_run_again() -> None:
+    final = _restore(_graph(["source", "times"]), {"source": (True, ["source", "times"])}).finished(SOURCE)
+    assert final is not None
+    assert [state.uid for state in final.operators] == ["source", "times"]
+
+
+def test_a_chain_that_has_ended_in_several_is_run_again_with_all_its_state() -> None:
+    restore = _restore(_graph(["source", "times"]), {"source": (True, ["source"]), "times": (True, ["times"])})
+    assert restore.finished(SOURCE) is None
+    entry = restore.for_subtask(SOURCE)
+    assert entry is not None
+    assert all(entry["operators"][uid] for uid in ("source", "times"))
+
+
+def test_an_operator_without_state_may_join_a_chain_that_has_ended() -> None:
+    assert _restore(_graph(["source", "map"]), {"source": (True, ["source"])}).finished(SOURCE) is not None
+
+
+def test_what_has_left_a_chain_that_has_ended_has_its_state_in_its_own_vertex_only() -> None:
+    restore = _restore(_graph(["source"], ["times"]), {"source": (True, ["source", "times"])})
+    final = restore.finished(SOURCE)
+    assert final is not None
+    assert [state.uid for state in final.operators] == ["source"]
+    assert restore.finished(TIMES) is None
+    entry = restore.for_subtask(TIMES)
+    assert entry is not None
+    assert len(entry["operators"]["times"]) == 1
