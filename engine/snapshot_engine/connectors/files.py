@@ -18,7 +18,6 @@ import pyarrow.fs
 
 from snapshot_engine.connectors.protocols import Position, Reader
 
-
 _PLAIN_IN_URIS = "/!$&'()*+,;=:@~"
 
 

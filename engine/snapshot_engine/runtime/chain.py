@@ -50,8 +50,7 @@ class Chain:
         self.operators[-1].output = last_output
         self.head = self.operators[0]
         self.opened: Sequence[Operator] = ()
-        """None of them where the subtask had finished at the restored checkpoint: they are never opened, and have nothing
-        to say or to hear."""
+        """None of them where the subtask had finished at the restored checkpoint: there is nothing to ask or tell."""
 
     @property
     def source(self) -> SourceOperator:
