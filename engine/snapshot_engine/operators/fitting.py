@@ -7,6 +7,8 @@ Arrow cannot pick rows out of these, so no key could be sent to its subtask. The
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 
 from snapshot_engine.kernels.arrow_views import plain
@@ -29,7 +31,11 @@ def described(schema: pa.Schema) -> str:
 
 
 def decoded_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of a stream whose batches come with `schema`; the same object if nothing is encoded."""
+    """The schema of a stream whose batches come with `schema`; the same object if nothing is encoded. Raises ValueError
+    where two columns have one name: nothing could tell them apart."""
+    doubled = [name for name, times in Counter(schema.names).items() if times > 1]
+    if doubled:
+        raise ValueError(f"the schema has column {doubled[0]!r} twice: rename one of them")
     types = [_decoded_type(field.type) for field in schema]
     if all(type_ == field.type for type_, field in zip(types, schema, strict=True)):
         return schema

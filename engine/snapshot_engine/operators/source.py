@@ -9,7 +9,7 @@ in the same way. A split that has ended stays in the snapshot, so that it is nev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,18 +152,18 @@ class SourceReaderOperator(SourceOperator):
                 split.reader = None
 
     def _restored_splits(self, restored: list[Mapping[str, Any]]) -> list[_Split]:
-        splits = _take_over(restored, *self._place)
-        if getattr(self.source, "grows", False):
-            known = {split.name for split in splits}
-            splits += [split for split in self._listed_splits() if split.name not in known]
-        return splits
+        listed = self._list() if getattr(self.source, "grows", False) else []
+        return _take_over(restored, listed, *self._place)
 
     def _listed_splits(self) -> list[_Split]:
         subtask, parallelism = self._place
-        names = sorted(self.source.splits(parallelism))
+        return [_Split(name) for name in self._list()[subtask::parallelism]]
+
+    def _list(self) -> list[str]:
+        names = sorted(self.source.splits(self._place[1]))
         if len(set(names)) != len(names):
             raise ValueError(f"{self.source!r} names a split twice: {names}")
-        return [_Split(name) for name in names[subtask::parallelism]]
+        return names
 
     def _open_next(self) -> None:
         if not self._open and self._waiting:
@@ -206,12 +206,24 @@ class _Positions:
         return OperatorState(self.uid, KIND, meta=self.meta)
 
 
-def _take_over(restored: list[Mapping[str, Any]], subtask: int, parallelism: int) -> list[_Split]:
-    """This subtask's share of the restored splits."""
+def _take_over(
+    restored: list[Mapping[str, Any]], listed: Sequence[str], subtask: int, parallelism: int
+) -> list[_Split]:
+    """This subtask's share of the restored splits, and of those among `listed` that are new.
+
+    Without rescaling it knows its own ones only. After rescaling the new ones must be counted among all: subtasks that
+    listed them at different moments know some that lie behind others that nobody knows.
+    """
+    mine = restored
     if all(meta["parallelism"] == parallelism for meta in restored):
-        mine = [meta["splits"] for meta in restored if meta["subtask"] == subtask]
-        known = {name: entry for splits in mine for name, entry in splits.items()}
-        return [_Split(name, known[name]["position"], known[name]["ended"]) for name in sorted(known)]
-    known = {name: entry for meta in restored for name, entry in meta["splits"].items()}
-    names = sorted(known)[subtask::parallelism]
-    return [_Split(name, known[name]["position"], known[name]["ended"]) for name in names]
+        mine = [meta for meta in restored if meta["subtask"] == subtask]
+        names = {name for meta in mine for name in meta["splits"]} | set(listed[subtask::parallelism])
+    else:
+        every = {name for meta in restored for name in meta["splits"]} | set(listed)
+        names = set(sorted(every)[subtask::parallelism])
+    known = {name: entry for meta in mine for name, entry in meta["splits"].items()}
+    return [_restored_split(name, known.get(name)) for name in sorted(names)]
+
+
+def _restored_split(name: str, entry: Mapping[str, Any] | None) -> _Split:
+    return _Split(name) if entry is None else _Split(name, entry["position"], entry["ended"])

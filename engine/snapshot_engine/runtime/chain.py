@@ -49,6 +49,8 @@ class Chain:
             operator.output = _ToNext(following)
         self.operators[-1].output = last_output
         self.head = self.operators[0]
+        self.opened: Sequence[Operator] = ()
+        """None of them where the subtask had finished at the restored checkpoint: there is nothing to ask or tell."""
 
     @property
     def source(self) -> SourceOperator:
@@ -62,6 +64,7 @@ class Chain:
                 operator.open(context)
             except Exception as error:
                 raise OperatorFailed(node, "while it was opened or its state restored") from error
+        self.opened = self.operators
 
     def end_input(self) -> None:
         for operator in self.operators:

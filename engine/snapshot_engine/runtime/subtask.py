@@ -224,12 +224,12 @@ class Subtask:
             self._stopped_at = None
         self._triggers = [(barrier, stop) for barrier, stop in self._triggers if barrier.checkpoint != checkpoint]
         self._act(self._alignment.abort(checkpoint, time.time()))
-        for operator in self.chain.operators:
+        for operator in self.chain.opened:
             operator.on_aborted(checkpoint)
 
     def complete(self, checkpoint: int) -> None:
         self.exchanges.completed(checkpoint)
-        for operator in self.chain.operators:
+        for operator in self.chain.opened:
             operator.on_completed(checkpoint)
 
     def end_at_once(self) -> None:
@@ -239,7 +239,7 @@ class Subtask:
         self.router.broadcast(EndOfInput())
 
     def state_size(self) -> tuple[int, int]:
-        sizes = [operator.state_size() for operator in self.chain.operators]
+        sizes = [operator.state_size() for operator in self.chain.opened]
         return sum(keys for keys, _ in sizes), sum(size for _, size in sizes)
 
     def source_lag(self) -> int | None:

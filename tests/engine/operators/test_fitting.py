@@ -13,6 +13,7 @@ import pytest
 from snapshot_engine.api import Count, Environment, Sum
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.parquet_files import ParquetSource
+from snapshot_engine.graph.problems import PlanError
 from snapshot_engine.operators.fitting import decode_batch, decoded_schema, fit_batch
 from snapshot_engine.testing import Outcome, run_pipeline
 
@@ -65,6 +66,18 @@ def test_encoded_columns_become_plain_ones_of_the_same_values(column: pa.Array) 
 def test_a_schema_without_encoded_columns_is_left_as_it_is() -> None:
     schema = pa.schema([("a", pa.list_(pa.struct([("b", pa.string())])))], metadata={"k": "v"})
     assert decoded_schema(schema) is schema
+
+
+def test_two_columns_of_one_name_are_refused_while_planning(tmp_path: Path) -> None:
+    doubled = pa.table([[1], [2]], names=["a", "a"])
+
+    def pipeline(env: Environment) -> None:
+        env.from_collection(doubled, uid="source")
+        env.from_collection(pa.table({"b": [1]}), uid="one").map_in_arrow(lambda batch: batch, schema=doubled.schema)
+
+    with pytest.raises(PlanError) as caught:
+        run_pipeline(pipeline, storage=tmp_path / "ck")
+    assert str(caught.value).count("the schema has column 'a' twice") == 2
 
 
 @pytest.mark.parametrize("step", ["rebalance", "aggregate", "reduce"])

@@ -255,6 +255,26 @@ def test_a_source_that_grows_has_its_new_splits_read_from_a_checkpoint_on(after:
     assert sorted(seen) == sorted((name, n) for name, rows in splits.items() for n in rows)
 
 
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_splits_that_came_while_subtasks_began_are_read_once(after: int) -> None:
+    """The second subtask listed them before the last ones came, the others after."""
+    splits = _numbers(a=4, b=4, c=4, d=4, e=4, f=4)
+    listed = [splits, {name: splits[name] for name in "abcd"}, splits]
+    old = [Reading(_growing(seen), subtask, 3) for subtask, seen in enumerate(listed)]
+    seen = [row for reading in old for _ in range(2) for row in reading.poll()]
+    states = [reading.snapshot() for reading in old]
+    for subtask in range(after):
+        restored = [states[subtask]] if after == 3 else states
+        seen += Reading(_growing(splits), subtask, after, restored).to_end()
+    assert sorted(seen) == sorted((name, n) for name, rows in splits.items() for n in rows)
+
+
+def _growing(splits: Any) -> ListSource:
+    source = ListSource(splits)
+    source.grows = True  # type: ignore[attr-defined]
+    return source
+
+
 def test_state_of_another_kind_is_refused() -> None:
     with pytest.raises(StateTypeChanged):
         Reading(ListSource(_numbers(a=1)), restored=[OperatorState("src", "counts")])

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_engine.api import Count, Environment, Tumbling
+from snapshot_engine.api import Count, Environment, KeyedProcessFunction, ProcessContext, Tumbling
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_files import ParquetSource
 from snapshot_engine.protocol.region_run import RegionState
+from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime import commits
 from snapshot_engine.runtime.forked import ForkedLauncher
 from snapshot_engine.runtime.launcher import OnEnd
@@ -256,3 +258,43 @@ def test_a_source_that_has_ended_may_be_chained_with_what_it_was_not(tmp_path: P
         assert result.outcome is Outcome.STOPPED
     assert run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=2).outcome is Outcome.FINISHED
     assert numbers_in(sink) == [-1, *range(COUNT)]
+
+
+class HandsOn(KeyedProcessFunction):
+    def process(self, record: Any, context: ProcessContext) -> Any:
+        yield record
+
+
+@pytest.mark.parametrize("step", ["aggregate", "reduce", "process", "window", "join"])
+def test_what_had_ended_before_a_restart_lies_still_after_it(tmp_path: Path, step: str) -> None:
+    """Heartbeats and checkpoints ask all subtasks alike, also those that have no state any more."""
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Environment) -> None:
+        few = env.from_collection([{"n": 1}], schema="n bigint", uid="few")
+        match step:
+            case "aggregate":
+                ended = few.key_by("n").aggregate(rows=Count())
+            case "reduce":
+                ended = few.key_by("n").reduce(lambda old, new: new)
+            case "process":
+                ended = few.key_by("n").process(HandsOn(), schema="n bigint")
+            case "window":
+                ended = few.with_watermark("n").key_by("n").window(Tumbling("1s")).aggregate(rows=Count())
+            case _:
+                others = env.from_collection([{"n": 1}], schema="n bigint", uid="others")
+                ended = few.join(others).on("n").unbounded()
+        steady = env.from_source(numbers(rate=1_000.0), uid="numbers")
+        ended.uid("ended").select("n").union(steady).rebalance().sink_to(sink, uid="out")
+
+    async def stop_when_the_few_have_ended(job: RunningJob) -> None:
+        while not any(subtask.vertex == "ended" for subtask in job.master.checkpoints.coordinator.finished_subtasks):
+            await asyncio.sleep(0.02)
+        job.master.stop()
+
+    first = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=stop_when_the_few_have_ended)
+    assert first.outcome is Outcome.STOPPED
+    no_restarts = RestartConfig(per_region=0, per_job=0)
+    second = run_pipeline(pipeline, storage=tmp_path / "ck", interval=0.05, restarts=no_restarts)
+    assert second.outcome is Outcome.FINISHED, second.message
+    assert numbers_in(sink) == sorted([1, *range(COUNT)])
