@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from numbers import Number
 from operator import add
@@ -104,6 +104,9 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_):
         array = _number_column(values, type_)
     if array is None:
+        if pa.types.is_nested(type_):
+            for value in values:
+                _check_nested(value, type_)
         array = pa.array(values, type_)
     if array.null_count and not field.nullable:
         raise ValueError("it is None, but the column is not nullable")
@@ -124,9 +127,32 @@ def _number_column(values: Sequence[Any], type_: pa.DataType) -> pa.Array | None
 def _checked_numbers(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Columns with nulls, or with something that is no integer at all."""
     for value in values:
-        if type(value) is not int and isinstance(value, Number) and not _is_whole(value):
-            raise ValueError(f"{value!r} is not an integer")
+        _check_integer(value)
     return pa.array(values, type_)
+
+
+def _check_nested(value: Any, type_: pa.DataType) -> None:
+    """What `pa.array` would cut off inside of lists, structs and maps. What has another shape it refuses by itself."""
+    if pa.types.is_integer(type_):
+        _check_integer(value)
+    elif pa.types.is_map(type_):
+        for key, item in value.items() if isinstance(value, Mapping) else value or ():
+            _check_nested(key, type_.key_type)
+            _check_nested(item, type_.item_type)
+    elif pa.types.is_struct(type_) and isinstance(value, Mapping):
+        unknown = value.keys() - {field.name for field in type_}
+        if unknown:
+            raise ValueError(f"{sorted(map(str, unknown))} are no fields of {type_}")
+        for field in type_:
+            _check_nested(value.get(field.name), field.type)
+    elif pa.types.is_nested(type_) and hasattr(type_, "value_type") and isinstance(value, Iterable):
+        for item in value:
+            _check_nested(item, type_.value_type)
+
+
+def _check_integer(value: Any) -> None:
+    if type(value) is not int and isinstance(value, Number) and not _is_whole(value):
+        raise ValueError(f"{value!r} is not an integer")
 
 
 def _is_whole(number: Any) -> bool:

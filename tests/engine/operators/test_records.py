@@ -181,6 +181,44 @@ def test_no_number_is_made_an_integer_by_cutting_it_off(value: Any, beside: int 
         to_arrow(Records([(beside,), (value,)]), StreamType(pa.schema([("n", pa.int64())])))
 
 
+NESTED = pa.struct([("n", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.list_(pa.int64()), [1, 1.5]),
+        (pa.list_(pa.list_(pa.int64())), [[1], None, [Decimal("1.5")]]),
+        (NESTED, {"n": 1.5}),
+        (pa.map_(pa.string(), pa.int64()), {"a": 1.5}),
+        (pa.map_(pa.string(), pa.int64()), [("a", 1.5)]),
+    ],
+)
+def test_no_number_inside_a_nested_column_is_cut_off(type_: pa.DataType, value: Any) -> None:
+    with pytest.raises(RecordMismatchError, match=r"1\.5.* is not an integer"):
+        to_arrow(Records([(value,)]), StreamType(pa.schema([("n", type_)])))
+
+
+def test_a_field_that_a_struct_does_not_have_is_not_dropped_in_silence() -> None:
+    with pytest.raises(RecordMismatchError, match=r"\['m'\] are no fields of struct<n: int32>"):
+        to_arrow(Records([({"n": 1, "m": 2},)]), StreamType(pa.schema([("s", NESTED)])))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.list_(pa.int64()), [1, 2.0, None]),
+        (pa.large_list(NESTED), [{"n": 1}, {}, None]),
+        (pa.map_(pa.int8(), pa.float64()), {1: 1.5}),
+        (pa.list_(pa.float64(), 2), np.array([1.5, 2.5])),
+        (NESTED, None),
+    ],
+)
+def test_what_fits_a_nested_column_is_taken(type_: pa.DataType, value: Any) -> None:
+    batch = to_arrow(Records([(value,)]), StreamType(pa.schema([("n", type_)])))
+    assert batch.column("n").equals(pa.array([value], type_))
+
+
 def test_plain_values_come_back_with_their_types() -> None:
     values = [None, True, 1, 2.5, "x", b"y", [1, "a"], (1, (2, 3)), {"a": {1: (2,)}}, dt.datetime(2024, 1, 1), {1}]
     back = to_records(to_arrow(Records(values), PLAIN), PLAIN).values
