@@ -65,6 +65,8 @@ def load_manifest(path: Path | str, overrides: Iterable[str] = ()) -> StreamingJ
 def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str] = ()) -> StreamingJob:
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+        for node in nodes:
+            _refuse_circles(node, origin)
         documents = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
         raise ManifestError(f"{origin}", [f":{_yaml_problem(error)}"]) from error
@@ -72,6 +74,16 @@ def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str]
     overrides = list(overrides)
     document = apply_overrides(documents[index], overrides)
     return validate_job(document, origin, nodes[index], overrides)
+
+
+def _refuse_circles(node: yaml.Node, origin: str, above: tuple[yaml.Node, ...] = ()) -> None:
+    if any(node is each for each in above):
+        line = node.start_mark.line + 1
+        raise ManifestError(f"{origin}", [f":{line}: what is written here holds itself, by an alias to its own anchor"])
+    if isinstance(node, yaml.CollectionNode):
+        for child in node.value:
+            for part in child if isinstance(child, tuple) else (child,):
+                _refuse_circles(part, origin, (*above, node))
 
 
 def validate_job(

@@ -138,6 +138,11 @@ def test_two_jobs_in_a_file_are_refused() -> None:
     assert "holds 2 StreamingJobs" in problems_of(f"{MINIMAL}---\n{MINIMAL}")
 
 
+def test_an_anchor_that_holds_itself_is_reported_with_its_line() -> None:
+    with pytest.raises(ManifestError, match=r"job.yaml:2: what is written here holds itself"):
+        parse_manifest("kind: StreamingJob\nspec: &spec\n  pipeline: {args: {a: [*spec]}}\n", "job.yaml")
+
+
 def test_text_that_is_no_yaml_is_reported_with_its_line() -> None:
     assert problems_of("kind: StreamingJob\nspec: [").startswith("job.yaml:2: not valid YAML")
 
