@@ -45,6 +45,8 @@ class PodView:
     """Such as Evicted, Preempted, NodeLost."""
     never_ran: str | None = None
     """Of a pod that has failed and whose main container never ran: why."""
+    init_failed: bool = False
+    """Of such a pod: an init container of its own ended it, and not Kubernetes."""
 
     @property
     def ended(self) -> bool:

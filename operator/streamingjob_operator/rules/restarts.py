@@ -11,10 +11,10 @@ LONGEST_BACKOFF_SECONDS = 30 * 86400.0
 """Whatever the spec says: its end must be a date that can be written down."""
 
 
-def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
+def restart_driver(draft: Draft, why: str, *, costs: bool, not_before: datetime | None = None) -> None:
     """Record that a successor is to be launched; or, with the budget spent, a rollback or the job's failure.
 
-    What Kubernetes does to a pod (delete, evict, lose its node) costs nothing; what the driver does to itself
+    What Kubernetes does to a pod (delete, evict, reject, lose its node) costs nothing; what the driver does to itself
     does.
     """
     driver = draft.status.driver
@@ -23,12 +23,14 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     if costs and not _spend(draft):
         _give_up(draft, why)
         return
-    wait = _backoff(draft, driver.generation) if costs else 0.0
+    not_before = max(not_before or draft.now, draft.now)
+    if costs:
+        not_before = max(not_before, draft.now + timedelta(seconds=_backoff(draft, driver.generation)))
     draft.status.past_restarts += 1
-    not_before = draft.now + timedelta(seconds=wait) if wait else None
+    wait = _seconds(not_before, draft.now)
     when = f"in {wait:.1f} s" if wait else "at once"
     draft.announce(Reason.DRIVER_LOST, f"{driver.pod_name} {why}; a new driver takes over {when}", warning=True)
-    draft.intend_launch(driver.spec_hash, driver.restore, not_before)
+    draft.intend_launch(driver.spec_hash, driver.restore, not_before if wait else None)
 
 
 def _spend(draft: Draft) -> bool:

@@ -250,6 +250,48 @@ def test_a_driver_pod_that_comes_late_is_deleted(running):
 
 def test_a_driver_whose_init_container_failed_says_so(running):
     why = "its init container migrate exited with code 3"
-    running.change_pod(running.driver.name, phase="Failed", never_ran=why)
+    running.change_pod(running.driver.name, phase="Failed", never_ran=why, init_failed=True)
     running.look()
     assert f"orders-driver-1 failed: {why}; a new driver takes over" in running.last.announcements[0].message
+
+
+def reject_driver(world, reason="OutOfcpu"):
+    world.change_pod(world.driver.name, phase="Failed", status_reason=reason, never_ran=f"Pod was rejected: {reason}")
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", None])
+def test_a_driver_pod_that_the_kubelet_rejects_costs_nothing_however_often(running, reason):
+    running.spec["recovery"] = {"maxRestarts": 2}
+    for _ in range(5):
+        reject_driver(running, reason)
+        running.settle(3)
+        running.pass_time(11)
+        running.settle(3)
+    assert running.driver.generation == 6 and running.driver.living
+    assert running.status["restartBudget"]["spent"] == 0
+
+
+def test_a_rejected_driver_pod_is_followed_not_too_soon_and_the_reason_is_said(world):
+    world.settle(3)
+    world.pass_time(2)
+    reject_driver(world)
+    world.settle(3)
+    assert world.job().status.driver is None, "the next kubelet may say the same, and again, and again"
+    assert "orders-driver-1" in world.message("Ready") and "Pod was rejected: OutOfcpu" in world.message("Ready")
+    world.pass_time(8.1)
+    world.settle(2)
+    assert world.driver.name == "orders-driver-2"
+
+
+def test_a_driver_whose_init_container_failed_costs_a_restart(running):
+    running.change_pod(running.driver.name, phase="Failed", never_ran="its init container", init_failed=True)
+    running.settle(3)
+    assert running.status["restartBudget"]["spent"] == 1
+
+
+def test_a_driver_whose_end_nobody_saw_costs_nothing(running):
+    """As the kubelet says it when its machine has come up again."""
+    end = ContainerExit(137, "ContainerStatusUnknown", None, "The container could not be located")
+    running.change_pod(running.driver.name, phase="Failed", exit=end)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2" and running.status["restartBudget"]["spent"] == 0
