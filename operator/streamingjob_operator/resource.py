@@ -123,7 +123,7 @@ class Reason(_OpenEnum):
     """The savepoint took too long; the latest completed checkpoint is used instead, or the job is left
     alone."""
     CLEANUP_FAILED = "CleanupFailed"
-    """The checkpoints of a deleted job could not be removed."""
+    """The checkpoints of a deleted job, or a savepoint that the operator had taken for itself, could not be removed."""
     HEALTHY = "Healthy"
     NOT_FINISHED = "NotFinished"
 

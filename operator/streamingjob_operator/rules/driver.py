@@ -88,7 +88,8 @@ def _answer_end(draft: Draft, pod: PodView) -> None:
     elif end is not None and end.code in FATAL_EXITS:
         _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], f"{pod.name} {describe_end(pod)}")
     else:
-        restart_driver(draft, describe_end(pod), costs=not _was_ended_by_kubernetes(pod), not_before=_earliest(draft, pod))
+        costs = not _was_ended_by_kubernetes(pod)
+        restart_driver(draft, describe_end(pod), costs=costs, not_before=_earliest(draft, pod))
 
 
 def _was_ended_by_kubernetes(pod: PodView) -> bool:
