@@ -329,6 +329,8 @@ class StreamingJobStatus(TolerantModel):
     """The stored spec that was last ready; what a rollback runs."""
     last_good_restore: RestorePoint | None = None
     """What its drivers go on from when a change is rolled back that took no state, or another one."""
+    left_good_state: bool = False
+    """Whether what was launched since began with no state, or another one."""
     refused_hash: str | None = None
     """A stored spec that will not be tried again until it changes, or the way to it."""
     refusal: str | None = None

@@ -16,8 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manifest | None:
-    """The one that was asked for, unless that restore is done; else the latest. Raises CorruptCheckpoint."""
+    """The one that was asked for, unless that restore is done; else the latest. Raises CorruptCheckpoint.
+
+    If that restore was done, and left by another one, the last one from before that.
+    """
     if not store.restore_is_done:
+        if (left := store.left_line) is not None:
+            return store.end_of(left)
         if settings.ignore_state:
             return None
         if settings.restore_from is not None:
@@ -25,6 +30,16 @@ def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manife
     if store.latest() is None:
         return None
     return _newest_whole(settings, store) if settings.allow_older_checkpoint else store.load()
+
+
+def goes_on(settings: JobSettings, store: CheckpointStore) -> bool:
+    """Whether it starts from a checkpoint. Nothing is read for it."""
+    if not store.restore_is_done:
+        if (left := store.left_line) is not None:
+            return left.folder is not None
+        if settings.ignore_state or settings.restore_from is not None:
+            return not settings.ignore_state
+    return store.latest() is not None
 
 
 def _newest_whole(settings: JobSettings, store: CheckpointStore) -> Manifest:

@@ -1,5 +1,6 @@
 """Back to the last good spec when a changed one fails before it was ever ready. The spec itself is never written."""
 
+from snapshot_engine.wire.control import FIRST_LINE
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.resource import Operation, OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
@@ -29,8 +30,12 @@ def roll_back(draft: Draft, why: str) -> None:
 
 
 def _restore_of_last_good(draft: Draft, failed: Operation) -> RestorePoint | None:
-    """From where the old job stopped. No state, or another one, was asked for with the new spec only."""
+    """From where the old job stopped. No state, or another one, was asked for with the new spec only.
+
+    The storage knows where that was, by the name of what the old job had been restored from, also if the new one has
+    completed checkpoints.
+    """
     stateless = failed.restore is not None and failed.restore.ignore_state
-    if stateless or failed.kind is OperationKind.RESTORE:
-        return draft.status.last_good_restore
-    return failed.restore
+    if not (stateless or failed.kind is OperationKind.RESTORE or draft.status.left_good_state):
+        return failed.restore
+    return draft.status.last_good_restore or RestorePoint(id=FIRST_LINE)

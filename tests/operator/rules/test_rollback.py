@@ -2,6 +2,8 @@
 
 import pytest
 
+from snapshot_engine.wire.control import FIRST_LINE
+
 FEW = {"maxRestarts": 2, "window": "24h"}
 
 
@@ -187,6 +189,37 @@ def fail_stateless_change(world):
     world.end_driver(65, error="no such sink")
     world.settle(4)
     assert world.status["driver"]["specHash"] == world.status["lastGoodHash"]
+
+
+def test_the_rollback_of_a_stateless_change_names_what_the_job_was_before_any_restore(running):
+    """Without a name it would be the latest checkpoint, which may be the new job's."""
+    fail_stateless_change(running)
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
+    running.finish_start()
+    running.crash_driver()
+    running.settle(3)
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}, (
+        "so that a restart goes on from there"
+    )
+
+
+def test_a_change_of_a_stateless_change_that_fails_does_not_hand_its_state_to_the_old_job(running):
+    running.begin_upgrade(parallelism=6, upgradeMode="Stateless")
+    running.plan_succeeds()
+    running.look()
+    running.end_driver(0, "Stopped")
+    running.settle(3)
+    running.say(phase="Recovering", regions=[running.region(0, state="Restarting")])
+    running.begin_upgrade(parallelism=7, upgradeMode="Savepoint")
+    running.plan_succeeds()
+    running.look()
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/upgrade-3")
+    running.settle(3)
+    assert running.step == "Start" and running.status["driver"]["restore"]["path"] == "s3://p/upgrade-3"
+    running.end_driver(65, error="no such sink")
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
 
 
 def test_the_rollback_of_a_stateless_change_goes_on_from_where_the_old_job_had_started(running):
