@@ -153,8 +153,9 @@ class CheckpointStore(CheckpointCatalog):
     def complete(self, manifest: Manifest, retained: int, pinned: Collection[int] = ()) -> list[Retained]:
         """Make the checkpoint complete. Returns the ones it replaces, for `delete_checkpoint`.
 
-        The newest `retained` ones are kept, those in `pinned`, and for a while the last one from before a restore. On OwnershipLost the driver must exit. On OSError
-        the checkpoint is known not to be complete and may be aborted. An unknown outcome is resolved in here.
+        The newest `retained` ones are kept, those in `pinned`, and for a while the last one from before a restore. On
+        OwnershipLost the driver must exit. On OSError the checkpoint is known not to be complete and may be aborted.
+        An unknown outcome is resolved in here.
         """
         with self._completing:
             before = self._ownership.current

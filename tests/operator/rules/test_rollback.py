@@ -198,9 +198,7 @@ def test_the_rollback_of_a_stateless_change_names_what_the_job_was_before_any_re
     running.finish_start()
     running.crash_driver()
     running.settle(3)
-    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}, (
-        "so that a restart goes on from there"
-    )
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}, "a restart goes on there"
 
 
 def test_a_change_of_a_stateless_change_that_fails_does_not_hand_its_state_to_the_old_job(running):
