@@ -150,7 +150,7 @@ def _watch_silence(draft: Draft, pod: PodView) -> None:
     if since is None or not draft.has_passed(since, SILENT_AFTER_SECONDS):
         return
     has_spoken = _has_spoken(draft)
-    probe_fails = not pod.ready and has_spoken
+    probe_fails = not pod.ready and _was_ready(draft)
     silence = f"has not answered on its control API since {since:%H:%M:%S} UTC"
     if not (cut_off or probe_fails):
         if has_spoken:
@@ -165,6 +165,12 @@ def _watch_silence(draft: Draft, pod: PodView) -> None:
     draft.act(DeletePod(pod.name, pod.uid, force=cut_off))
     why = f"and its node {pod.node} is unreachable" if cut_off else "and fails its probe"
     restart_driver(draft, f"{silence} {why}", costs=not cut_off)
+
+
+def _was_ready(draft: Draft) -> bool:
+    """By its last word. A driver whose regions are recovering is not ready, however well it is."""
+    report = draft.observation.report
+    return report is not None and report.status.phase is Phase.RUNNING
 
 
 def _has_spoken(draft: Draft) -> bool:

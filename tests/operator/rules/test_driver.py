@@ -2,6 +2,7 @@
 
 import pytest
 
+from snapshot_engine.wire.status import Phase, RegionState
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.observation import ContainerExit, NodeView
 from streamingjob_operator.resource import MAX_MESSAGE_LENGTH
@@ -162,6 +163,18 @@ def test_a_silent_driver_whose_probe_fails_is_replaced(running):
     running.pass_time(2)
     running.settle(3)
     assert running.driver.name == "orders-driver-2"
+
+
+def test_a_silent_driver_that_was_recovering_is_not_replaced_for_not_being_ready(running):
+    """It was not ready before it fell silent: that says nothing. One that hangs is ended by its liveness probe."""
+    running.say(phase=Phase.RECOVERING, regions=[running.region(0, state=RegionState.RESTORING)])
+    running.look()
+    running.change_pod(running.driver.name, ready=False)
+    running.silent_since = running.now
+    running.pass_time(60)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-1"
+    assert running.condition("Degraded") == ("True", "DriverSilent")
 
 
 def test_a_silent_driver_on_an_unreachable_node_is_replaced_and_its_object_removed(running):
