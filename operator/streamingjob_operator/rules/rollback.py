@@ -30,12 +30,19 @@ def roll_back(draft: Draft, why: str) -> None:
 
 
 def _restore_of_last_good(draft: Draft, failed: Operation) -> RestorePoint | None:
-    """From where the old job stopped. No state, or another one, was asked for with the new spec only.
-
-    The storage knows where that was, by the name of what the old job had been restored from, also if the new one has
-    completed checkpoints.
-    """
+    """From where the old job stopped. No state, or another one, was asked for with the new spec only."""
     stateless = failed.restore is not None and failed.restore.ignore_state
     if not (stateless or failed.kind is OperationKind.RESTORE or draft.status.left_good_state):
         return failed.restore
+    return own_state_of_last_good(draft)
+
+
+def takes_change_back(draft: Draft) -> bool:
+    """Whether a user wants the last good spec again after one with another state, or none, that never was ready."""
+    return draft.status.left_good_state and draft.target == draft.status.last_good_hash
+
+
+def own_state_of_last_good(draft: Draft) -> RestorePoint:
+    """The storage knows where it ended, by the name of what it had begun with, also if others have completed
+    checkpoints since."""
     return draft.status.last_good_restore or RestorePoint(id=FIRST_LINE)

@@ -20,7 +20,7 @@ from streamingjob_operator.rules.operations import (
     stand_still,
     take_asked_restore,
 )
-from streamingjob_operator.rules.rollback import can_roll_back, roll_back
+from streamingjob_operator.rules.rollback import can_roll_back, roll_back, takes_change_back
 
 ASK_AGAIN_SECONDS = 2.0
 PLAN_AGAIN_SECONDS = 10.0
@@ -138,7 +138,9 @@ def _begin_stop(draft: Draft) -> None:
         _kill(draft)
         return
     operation.restore = restore_of_upgrade(draft)
-    if driver_can_take_a_savepoint(draft):
+    if takes_change_back(draft):
+        _kill(draft)
+    elif driver_can_take_a_savepoint(draft):
         if mode is UpgradeMode.SAVEPOINT:
             job = draft.observation.job
             operation.savepoint_name = naming.savepoint_name(f"upgrade-{job.generation}", job.uid)
@@ -193,7 +195,9 @@ def _stop_request(draft: Draft) -> StopRequest:
     operation = draft.operation
     if operation.savepoint_name is not None:
         return StopRequest(mode=StopMode.SAVEPOINT, name=operation.savepoint_name)
-    stateless = operation.restore is not None and operation.restore.ignore_state
+    # A job that began without state once is given the same restore point for ever, and goes on from its checkpoints.
+    goes_on = operation.restore is None or operation.restore == draft.lineage
+    stateless = operation.restore is not None and operation.restore.ignore_state and not goes_on
     return StopRequest(mode=StopMode.CANCEL if stateless else StopMode.CHECKPOINT)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from snapshot_engine.wire.control import FIRST_LINE
 from snapshot_engine.wire.status import Phase, SavepointState
 from streamingjob_operator.actions import DryRunPods, StopJob, TakeSavepoint
 
@@ -73,7 +74,7 @@ def test_a_new_spec_that_cannot_be_restored_leads_back_to_where_the_old_one_was(
     running.settle(3)
     assert running.driver.generation == 3
     assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
-    assert "restore" not in running.status["driver"]
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
 
 
 def test_a_restore_of_a_job_that_just_finished_is_done_all_the_same(running):
