@@ -1,7 +1,5 @@
 """Looks after the driver pod: confirms it, and answers its loss, its end and its silence."""
 
-from datetime import datetime, timedelta
-
 from snapshot_engine.wire.status import ExitCode, Phase
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.draft import Draft, Note
@@ -23,8 +21,6 @@ FATAL_EXITS = {
     ExitCode.FOREIGN_STATE: Reason.FOREIGN_STATE,
     ExitCode.UNREADABLE_STATE: Reason.UNREADABLE_STATE,
 }
-LAUNCH_AGAIN_SECONDS = 10.0
-"""Between two drivers at least, if the first was never let run: the next may be rejected like it."""
 _ENDS_BY_KUBERNETES = ("Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Terminated")
 _LOST_SIGHT_OF = "ContainerStatusUnknown"
 _STEPS_THAT_END_THE_DRIVER = (OperationStep.STOP, OperationStep.KILL, OperationStep.CLEAN)
@@ -88,26 +84,15 @@ def _answer_end(draft: Draft, pod: PodView) -> None:
     elif end is not None and end.code in FATAL_EXITS:
         _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], f"{pod.name} {describe_end(pod)}")
     else:
-        costs = not _was_ended_by_kubernetes(pod)
-        restart_driver(draft, describe_end(pod), costs=costs, not_before=_earliest(draft, pod))
+        restart_driver(draft, describe_end(pod), costs=not _was_ended_by_kubernetes(pod))
 
 
 def _was_ended_by_kubernetes(pod: PodView) -> bool:
     """Also if the kubelet did not let it run at all, or has lost sight of it."""
     if pod.exit is not None and pod.exit.reason == _LOST_SIGHT_OF:
         return True
-    return pod.status_reason in _ENDS_BY_KUBERNETES or _was_rejected(pod)
-
-
-def _was_rejected(pod: PodView) -> bool:
     never_let_run = pod.exit is None and not pod.init_failed
-    return never_let_run and pod.status_reason not in _ENDS_BY_KUBERNETES
-
-
-def _earliest(draft: Draft, ended: PodView) -> datetime | None:
-    assert draft.status.driver is not None
-    again = draft.status.driver.launched_at + timedelta(seconds=LAUNCH_AGAIN_SECONDS)
-    return again if _was_rejected(ended) else None
+    return never_let_run or pod.status_reason in _ENDS_BY_KUBERNETES
 
 
 def _answer_success(draft: Draft, pod: PodView) -> None:

@@ -4,14 +4,16 @@ from datetime import datetime, timedelta
 
 from snapshot_engine.wire.spec import BackoffSpec
 from streamingjob_operator.draft import Draft
-from streamingjob_operator.resource import Reason, RestartBudget
+from streamingjob_operator.resource import DriverRecord, Reason, RestartBudget
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
+LAUNCH_AGAIN_SECONDS = 10.0
+"""Between the launches of two drivers, at least, if the first never got ready and its end costs nothing."""
 LONGEST_BACKOFF_SECONDS = 30 * 86400.0
 """Whatever the spec says: its end must be a date that can be written down."""
 
 
-def restart_driver(draft: Draft, why: str, *, costs: bool, not_before: datetime | None = None) -> None:
+def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     """Record that a successor is to be launched; or, with the budget spent, a rollback or the job's failure.
 
     What Kubernetes does to a pod (delete, evict, reject, lose its node) costs nothing; what the driver does to itself
@@ -23,14 +25,19 @@ def restart_driver(draft: Draft, why: str, *, costs: bool, not_before: datetime 
     if costs and not _spend(draft):
         _give_up(draft, why)
         return
-    not_before = max(not_before or draft.now, draft.now)
-    if costs:
-        not_before = max(not_before, draft.now + timedelta(seconds=_backoff(draft, driver.generation)))
+    wait = _backoff(draft, driver.generation) if costs else _pause(draft, driver)
     draft.status.past_restarts += 1
-    wait = _seconds(not_before, draft.now)
+    not_before = draft.now + timedelta(seconds=wait) if wait else None
     when = f"in {wait:.1f} s" if wait else "at once"
     draft.announce(Reason.DRIVER_LOST, f"{driver.pod_name} {why}; a new driver takes over {when}", warning=True)
-    draft.intend_launch(driver.spec_hash, driver.restore, not_before if wait else None)
+    draft.intend_launch(driver.spec_hash, driver.restore, not_before)
+
+
+def _pause(draft: Draft, driver: DriverRecord) -> float:
+    """What ended one that never got ready (a kubelet that rejects it, an eviction) may end the next one as soon."""
+    if driver.ready_at is not None:
+        return 0.0
+    return max(LAUNCH_AGAIN_SECONDS - _seconds(draft.now, driver.launched_at), 0.0)
 
 
 def _spend(draft: Draft) -> bool:

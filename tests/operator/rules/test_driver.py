@@ -308,3 +308,18 @@ def test_a_driver_whose_end_nobody_saw_costs_nothing(running):
     running.change_pod(running.driver.name, phase="Failed", exit=end)
     running.settle(3)
     assert running.driver.name == "orders-driver-2" and running.status["restartBudget"]["spent"] == 0
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "OutOfcpu"])
+def test_a_driver_that_is_evicted_again_and_again_before_it_is_ready_is_not_made_in_a_loop(running, reason):
+    """As one that takes more room on the disk than it may have."""
+    for _ in range(20):
+        running.change_pod(running.driver.name, phase="Failed", status_reason=reason)
+        for _ in range(4):
+            running.look()
+            running.pass_time(1)
+        if "driver" not in running.status:
+            running.pass_time(10)
+            running.settle(2)
+    assert running.driver.generation == 21
+    assert (running.now - running.job().created_at).total_seconds() > 19 * 10

@@ -113,11 +113,14 @@ async def test_what_is_refused_holds_up_nothing_that_is_due_sooner(api, running)
     for _ in range(9):
         await queue._work_once(running.uid)
     assert queue._next_retry(running.uid) == 60.0
-    pod = api.objects[PODS, "shop", "orders-driver-1"]
-    rejected = {"phase": "Failed", "reason": "OutOfcpu"}
-    running.controller.pod_seen(api.put(PODS, {**pod, "status": rejected}), deleted=False)
-    queue._queued.clear()  # as a worker does that takes it
-    await queue._work_once(running.uid)
+    ended = {"name": "driver", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+    for name in ("orders-driver-1", "orders-driver-2"):  # the first restart is at once
+        pod = api.objects[PODS, "shop", name]
+        status = {"phase": "Failed", "containerStatuses": [ended]}
+        running.controller.pod_seen(api.put(PODS, {**pod, "status": status}), deleted=False)
+        for _ in range(3):
+            queue._queued.clear()  # as a worker does that takes it
+            await queue._work_once(running.uid)
     assert "notBefore" in running.status["launch"]
     due = queue._timers[running.uid].when() - asyncio.get_running_loop().time()
     assert due < 11
