@@ -7,7 +7,7 @@ import logging
 
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.current import Retained
+from snapshot_engine.storage.current import FIRST_LINE, Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import PieceReader
@@ -27,6 +27,11 @@ def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manife
             return None
         if settings.restore_from is not None:
             return store.load(settings.restore_from)
+        if settings.restore_id == FIRST_LINE:
+            raise NoSuchCheckpoint(
+                "the job is to go back to what it was before its first restore, of which the storage knows nothing; "
+                "what it has completed since is another state. Name a savepoint in restoreFrom"
+            )
     if store.latest() is None:
         return None
     return _newest_whole(settings, store) if settings.allow_older_checkpoint else store.load()

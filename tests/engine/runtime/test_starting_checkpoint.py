@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.starting_checkpoint import goes_on, readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import FIRST_LINE
+from snapshot_engine.storage.errors import NoSuchCheckpoint
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
@@ -89,3 +91,13 @@ def test_one_that_had_started_from_a_savepoint_does_not_start_there_once_more(tm
     back, settings = _driver(tmp_path, "upgrade-2", restore_from="savepoints/gone-by-now")
     found = starting_checkpoint(settings, back)
     assert found is not None and found.checkpoint == before
+
+
+def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path) -> None:
+    """As where an engine has completed the restore that did not keep what it left."""
+    _completed(_driver(tmp_path, "stateless-2", ignore_state=True)[0])
+    store, settings = _driver(tmp_path, FIRST_LINE)
+    store._update(lambda current: replace(current, left=()))
+    assert store.left_line is None
+    with pytest.raises(NoSuchCheckpoint, match="before its first restore.*restoreFrom"):
+        starting_checkpoint(settings, store)
