@@ -99,5 +99,5 @@ def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path)
     store, settings = _driver(tmp_path, FIRST_LINE)
     store._update(lambda current: replace(current, left=()))
     assert store.left_line is None
-    with pytest.raises(NoSuchCheckpoint, match="before its first restore.*restoreFrom"):
+    with pytest.raises(NoSuchCheckpoint, match=r"before its first restore.*restoreFrom"):
         starting_checkpoint(settings, store)
