@@ -16,7 +16,6 @@ from streamingjob_operator.resource import (
 from streamingjob_operator.rules.operations import driver_can_take_a_savepoint
 
 OWN_SAVEPOINTS_KEPT = 3
-LOOK_AFTER_DROP_SECONDS = 1.0
 _DOES_NOT_RUN = (JobPhase.SUSPENDED, *TERMINAL_PHASES)
 _TRIGGERS = {
     OperationKind.UPGRADE: SavepointTrigger.UPGRADE,
@@ -153,7 +152,6 @@ def _drop(draft: Draft, record: SavepointRecord) -> None:
         draft.status.savepoints.remove(record)
     elif record.name not in observation.drops_tried:
         draft.act(DropSavepoint(record.name))
-        draft.look_again(LOOK_AFTER_DROP_SECONDS)
     elif (why := observation.drops_tried[record.name]) is not None:
         error = fit(f"it is to be deleted, and cannot be: {why}. It is tried again every minute")
         if record.error is None:
