@@ -252,10 +252,10 @@ def _begin_restart(draft: Draft) -> None:
 
 
 def _begin_restore(draft: Draft) -> None:
+    """Planned like an upgrade: a job that runs is not stopped for a savepoint that is not there, or does not fit."""
     assert draft.target is not None
-    restore = take_asked_restore(draft)
-    draft.announce(Reason.UPGRADING, f"Going back to {restore.path}, as restoreFrom says")
+    draft.announce(Reason.UPGRADING, f"Going back to {draft.policy.restore_from}, as restoreFrom says")
     if _has_driver_to_stop(draft):
-        begin(draft, OperationKind.RESTORE, OperationStep.KILL, target=draft.target, restore=restore)
+        begin(draft, OperationKind.RESTORE, OperationStep.PLAN, target=draft.target)
     else:
-        start_again(draft, OperationKind.RESTORE, draft.target, restore)
+        start_again(draft, OperationKind.RESTORE, draft.target, take_asked_restore(draft))

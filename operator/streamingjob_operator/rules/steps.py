@@ -104,7 +104,8 @@ def _why_late(planner: PodView | None) -> str:
 
 def _is_no_longer_wanted(draft: Draft) -> bool:
     """The spec has changed again, or back, before anything was done to the running job."""
-    if draft.target == draft.operation.target_hash:
+    taken_back = draft.operation.kind is OperationKind.RESTORE and not restore_is_asked(draft)
+    if draft.target == draft.operation.target_hash and not taken_back:
         return False
     draft.status.operation = None
     draft.look_again(0.1)

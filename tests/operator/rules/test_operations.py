@@ -300,6 +300,8 @@ def test_a_savepoint_on_demand_is_taken_once_and_listed(running):
 
 def test_restore_nonce_goes_back_to_what_restore_from_names(running):
     running.edit(restoreFrom="s3://p/manual-3", restoreNonce=1)
+    running.settle(2)
+    running.plan_succeeds()
     running.settle(4)
     assert running.driver.generation == 2
     assert running.status["driver"]["restore"]["path"] == "s3://p/manual-3"
