@@ -155,7 +155,7 @@ def _watch_silence(draft: Draft, pod: PodView) -> None:
 def _was_ready(draft: Draft) -> bool:
     """By its last word. A driver whose regions are recovering is not ready, however well it is."""
     report = draft.observation.report
-    return report is not None and report.status.phase is Phase.RUNNING
+    return report.status.phase is Phase.RUNNING if report is not None else _has_spoken(draft)
 
 
 def _has_spoken(draft: Draft) -> bool:

@@ -177,6 +177,16 @@ def test_a_silent_driver_that_was_recovering_is_not_replaced_for_not_being_ready
     assert running.condition("Degraded") == ("True", "DriverSilent")
 
 
+def test_an_operator_that_never_heard_of_a_silent_driver_goes_by_its_probe(running):
+    """Both were on the node that is lost, and this operator may not see nodes."""
+    running.report, running.nodes = None, {}
+    running.silent_since = running.now
+    running.change_pod(running.driver.name, ready=False)
+    running.pass_time(21)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+
+
 def test_a_silent_driver_on_an_unreachable_node_is_replaced_and_its_object_removed(running):
     running.silent_since = running.now
     running.nodes["node-1"] = NodeView("node-1", ready=False, unreachable=True)
