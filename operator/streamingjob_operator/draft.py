@@ -147,6 +147,8 @@ class Draft:
         """Whether a spec that is still to prove itself is given another state than the last good one's, or none."""
         operation = self.status.operation
         goes_back = operation is not None and operation.kind is OperationKind.RESTORE
+        if restore == self.status.last_good_restore:
+            return False  # one that began without state itself
         return goes_back or (restore is not None and restore.ignore_state)
 
     def intend_launch(self, spec_hash: str, restore: RestorePoint | None, not_before: datetime | None = None) -> None:

@@ -334,3 +334,20 @@ def test_a_suspended_change_without_state_that_is_kept_goes_on_from_its_own(runn
     running.edit(state="Running", upgradeMode="Savepoint")
     running.settle(4)
     assert running.status["replicas"] == 6 and running.status["driver"]["restore"] == lineage
+
+
+def test_a_job_that_once_began_without_state_is_not_taken_back_behind_what_its_changes_have_done(running):
+    """The savepoint of the change before goes on from its state, and that from the good one's."""
+    running.upgrade_to_its_start(upgradeMode="Stateless")
+    running.finish_start()
+    running.edit(upgradeMode="LastState")
+    running.settle(2)
+    running.upgrade_to_its_start(parallelism=6)
+    running.say(phase="Recovering", regions=[running.region(0, state="Restoring")])
+    running.upgrade_to_its_start(parallelism=7, upgradeMode="Savepoint")
+    restore = running.status["driver"]["restore"]
+    assert "path" in restore
+    running.end_driver(65, error="no such sink")
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+    assert running.status["driver"]["restore"] == restore
