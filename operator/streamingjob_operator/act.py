@@ -232,7 +232,7 @@ class Actor:
                 await job_master.take_savepoint(name)
                 memory.savepoints_accepted.add((driver.generation, name))
             case a.DropSavepoint(name):
-                await job_master.drop_savepoint(name)
+                await _drop_savepoint(job_master, name, memory)
             case _:
                 raise TypeError(f"no way is known to perform {action}")
 
@@ -262,6 +262,18 @@ class Actor:
                 return None
             memory.token = read_control_token(secret)
         return JobMaster(self._session, pod.ip, memory.token)
+
+
+async def _drop_savepoint(job_master: JobMaster, name: str, memory: JobMemory) -> None:
+    try:
+        await job_master.drop_savepoint(name)
+    except JobMasterError as error:
+        # One that takes long is deleted all the same, as a rule; the next request finds that out.
+        said = None if isinstance(error, JobMasterSilentError) else str(error)
+        memory.drops_tried[name] = (datetime.now(UTC), said)
+        raise
+    memory.savepoints_dropped.add(name)
+    memory.drops_tried.pop(name, None)
 
 
 def _render_driver(job: Job, stored: StoredSpec, driver: DriverRecord) -> dict[str, Any]:

@@ -108,11 +108,14 @@ class Controller:
             await self._announcer.announce(job, announcement)
         self._measure(observation, decision)
         await self._follow(job, decision.status, memory)
+        due = 0.0 if done.again else _earliest(decision.look_again_in, seconds_until_explained(observation.pods, now))
         for further in done.failures[1:]:
             self._note_failure(job.uid, further)
         if done.failures:
+            if due is not None:  # what else is due does not wait for what does not work
+                self.queue.add_after(job.uid, due)
             raise done.failures[0]  # the queue tries again, with a backoff
-        return 0.0 if done.again else _earliest(decision.look_again_in, seconds_until_explained(observation.pods, now))
+        return due
 
     async def _record(self, job: Job, status: StreamingJobStatus, memory: JobMemory, now: datetime) -> bool:
         """False if the job has changed since it was observed: then nothing may be done on what was decided."""

@@ -12,6 +12,7 @@ from streamingjob_operator.resource import (
     JobPhase,
     LaunchIntent,
     Operation,
+    OperationKind,
     OperationStep,
     Reason,
     RestartBudget,
@@ -135,9 +136,20 @@ class Draft:
     def start_afresh(self, spec_hash: str, restore: RestorePoint | None) -> None:
         """Record the launch of a line of drivers with a budget of its own; it is the restart that was asked for."""
         self.status.restart_budget = RestartBudget()
+        proven = spec_hash == self.status.last_good_hash
+        leaves = self.status.left_good_state or self._leaves_good_state(restore)
+        self.status.left_good_state = leaves and not proven
         if self.accepted and spec_hash == self.target and self.spec is not None and self.status.consumed is not None:
             self.status.consumed.restart = self.spec.restart_nonce
         self.intend_launch(spec_hash, restore)
+
+    def _leaves_good_state(self, restore: RestorePoint | None) -> bool:
+        """Whether a spec that is still to prove itself is given another state than the last good one's, or none."""
+        operation = self.status.operation
+        goes_back = operation is not None and operation.kind is OperationKind.RESTORE
+        if restore == self.status.last_good_restore:
+            return False  # one that began without state itself
+        return goes_back or (restore is not None and restore.ignore_state)
 
     def intend_launch(self, spec_hash: str, restore: RestorePoint | None, not_before: datetime | None = None) -> None:
         """Record that a driver is to be launched; the one before is history."""
@@ -173,6 +185,7 @@ class Draft:
         self.status.error = None
         self.status.last_good_hash = self.running_hash
         self.status.last_good_restore = self.lineage
+        self.status.left_good_state = False
         self.announce(Reason.FINISHED, "The job has ended and committed all of its output")
 
     def fail(self, reason: Reason, message: str) -> None:

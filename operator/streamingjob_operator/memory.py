@@ -7,6 +7,7 @@ from streamingjob_operator.observation import LossKey, Refusal, Report
 
 # After that a report is repeated, in case the answer was lost.
 SAY_AGAIN_AFTER = timedelta(seconds=5)
+DROP_AGAIN_AFTER = timedelta(seconds=60)
 
 
 @dataclass
@@ -25,6 +26,9 @@ class JobMemory:
     stops_accepted: set[tuple[int, str]] = field(default_factory=set)
     """Driver generation and the operation's start."""
     savepoints_accepted: set[tuple[int, str]] = field(default_factory=set)
+    savepoints_dropped: set[str] = field(default_factory=set)
+    drops_tried: dict[str, tuple[datetime, str | None]] = field(default_factory=dict)
+    """Savepoint → when its deletion failed, and why, if the driver has said it."""
     token: str | None = None
     start_problems: dict[str, tuple[datetime, str | None]] = field(default_factory=dict)
     """Pod uid → when Kubernetes' events were last asked, and what they said."""
@@ -32,6 +36,9 @@ class JobMemory:
 
     def recent_losses(self, now: datetime) -> frozenset[LossKey]:
         return frozenset(key for key, told in self.losses_told.items() if now - told < SAY_AGAIN_AFTER)
+
+    def recent_drops(self, now: datetime) -> dict[str, str | None]:
+        return {name: why for name, (at, why) in self.drops_tried.items() if now - at < DROP_AGAIN_AFTER}
 
     def recent_nodes(self, now: datetime) -> frozenset[str]:
         return frozenset(node for node, told in self.nodes_told.items() if now - told < SAY_AGAIN_AFTER)

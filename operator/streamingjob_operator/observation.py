@@ -45,6 +45,8 @@ class PodView:
     """Such as Evicted, Preempted, NodeLost."""
     never_ran: str | None = None
     """Of a pod that has failed and whose main container never ran: why."""
+    init_failed: bool = False
+    """Of such a pod: an init container of its own ended it, and not Kubernetes."""
 
     @property
     def ended(self) -> bool:
@@ -113,6 +115,10 @@ class Observation:
     stop_accepted: bool = False
     """The current driver has taken the current operation's order to stop."""
     savepoints_accepted: frozenset[str] = frozenset()
+    savepoints_dropped: frozenset[str] = frozenset()
+    """Deleted from storage."""
+    drops_tried: Mapping[str, str | None] = field(default_factory=dict)
+    """Savepoints whose deletion was tried a moment ago, in vain → why, if the driver has said it."""
     may_replace_silent_driver: bool = True
     """False when many drivers are silent at once: then it is more likely the operator that is cut off."""
 

@@ -53,6 +53,8 @@ class Observer:
             nodes_told=memory.recent_nodes(now),
             stop_accepted=stop in memory.stops_accepted,
             savepoints_accepted=frozenset(name for told, name in memory.savepoints_accepted if told == generation),
+            savepoints_dropped=frozenset(memory.savepoints_dropped),
+            drops_tried=memory.recent_drops(now),
             may_replace_silent_driver=self._fleet.may_replace_silent_driver(now),
         )
 

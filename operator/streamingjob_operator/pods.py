@@ -60,6 +60,7 @@ def view_pod(body: dict[str, Any]) -> PodView:
         size=_size(annotations),
         status_reason=status.get("reason"),
         never_ran=_why_never_run(status) if container_exit is None else None,
+        init_failed=container_exit is None and _failed_init_container(status) is not None,
     )
 
 
@@ -131,13 +132,21 @@ def _container_exit(main: dict[str, Any]) -> ContainerExit | None:
 def _why_never_run(status: dict[str, Any]) -> str | None:
     if status.get("phase") != "Failed":
         return None
+    failed = _failed_init_container(status)
+    if failed is None:
+        return status.get("message")
+    ended = failed["state"]["terminated"]
+    said = _last_line(ended.get("message", ""))
+    told = f"its init container {failed.get('name')} exited with code {ended['exitCode']}"
+    return f"{told}: {said}" if said else told
+
+
+def _failed_init_container(status: dict[str, Any]) -> dict[str, Any] | None:
     for container in status.get("initContainerStatuses") or []:
         ended = container.get("state", {}).get("terminated") or {}
         if ended.get("exitCode", 0) != 0:
-            said = _last_line(ended.get("message", ""))
-            told = f"its init container {container.get('name')} exited with code {ended['exitCode']}"
-            return f"{told}: {said}" if said else told
-    return status.get("message")
+            return dict(container)
+    return None
 
 
 def _last_line(log: str) -> str:

@@ -123,7 +123,7 @@ class Reason(_OpenEnum):
     """The savepoint took too long; the latest completed checkpoint is used instead, or the job is left
     alone."""
     CLEANUP_FAILED = "CleanupFailed"
-    """The checkpoints of a deleted job could not be removed."""
+    """The checkpoints of a deleted job, or a savepoint that the operator had taken for itself, could not be removed."""
     HEALTHY = "Healthy"
     NOT_FINISHED = "NotFinished"
 
@@ -329,6 +329,8 @@ class StreamingJobStatus(TolerantModel):
     """The stored spec that was last ready; what a rollback runs."""
     last_good_restore: RestorePoint | None = None
     """What its drivers go on from when a change is rolled back that took no state, or another one."""
+    left_good_state: bool = False
+    """Whether what was launched since began with no state, or another one."""
     refused_hash: str | None = None
     """A stored spec that will not be tried again until it changes, or the way to it."""
     refusal: str | None = None

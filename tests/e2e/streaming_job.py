@@ -86,6 +86,11 @@ class StreamingJob:
         pods = self.pods(component)
         return sorted(pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running")
 
+    def phase_of(self, component: str, generation: int) -> str | None:
+        label = "streamingjob.dev/generation"
+        pods = [pod for pod in self.pods(component) if pod["metadata"]["labels"].get(label) == str(generation)]
+        return pods[0]["status"].get("phase") if pods else None
+
     def regions(self) -> dict[str, dict[str, Any]]:
         return {region["id"]: region for region in self.status.get("regions", [])}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipelines import KEYED, check_regions, check_windows
+from pipelines import KEYED, check_regions, check_windows, rows_of
+from streaming_job import MOUNT
 from test_executor_loss import RATE as REGION_RATE
 from test_executor_loss import a_working_executor
 
@@ -22,6 +23,29 @@ def test_an_upgrade_is_finished_by_the_operators_successor(job, operator):
     status = job.until("the upgrade's end", lambda s: s["phase"] == "Running" and "operation" not in s)
     assert status["driver"]["generation"] == 2, "no second driver was made for it"
     assert status["driver"]["restore"]["id"].startswith("upgrade-2-"), "the savepoint was not lost with the operator"
+    job.until_finished()
+    check_windows(job.output, COUNT)
+
+
+def test_a_change_without_state_that_failed_while_no_operator_ran_gives_the_old_job_its_state_back(job, operator):
+    """Although the new one had committed output and completed checkpoints, of which nobody had heard."""
+    job.apply(KEYED, count=COUNT, rate=RATE, parallelism=2, upgradeMode="Stateless")
+    job.until_ready()
+    job.until_rows(64)
+    broken = KEYED.replace('"seq": lambda o:', f'"seq": lambda o: 1 // 0 if len(o) and o.max() > {RATE * 10} else')
+    elsewhere = job.output.with_name("elsewhere")
+    args = {"out": f"{MOUNT}/out/{elsewhere.name}", "count": COUNT, "rate": RATE}
+    job.patch(pipeline={"source": broken, "args": args}, recovery={"maxRestarts": 1})
+    job.until("the new driver", lambda s: s["operation"]["step"] == "Start" and s["driver"]["generation"] == 2)
+    operator.scale(0)
+    job.namespace.wait_for("no operator to run", lambda: not operator.pods() or None)
+    job.namespace.wait_for("the new driver's end", lambda: job.phase_of("driver", 2) == "Failed" or None)
+    assert rows_of(elsewhere).num_rows, "it worked for a while"
+    assert "readyAt" not in job.status["driver"], "and nobody saw it"
+    operator.scale(1)
+
+    job.until("the rollback", lambda s: s["driver"]["generation"] == 3 and s["phase"] == "Running")
+    assert job.condition("Ready")["reason"] == "RolledBack"
     job.until_finished()
     check_windows(job.output, COUNT)
 

@@ -56,6 +56,8 @@ class World:
         self.driver_log: str | None = None
         self.losses_told: set[Any] = set()
         self.stop_accepted = False
+        self.dropped_savepoints: set[str] = set()
+        self.failed_drops: dict[str, str | None] = {}
         self.may_replace_silent_driver = True
         self.stored: set[str] = set()
         self.last: Decision | None = None
@@ -93,6 +95,8 @@ class World:
             driver_log=self.driver_log,
             losses_told=frozenset(self.losses_told),
             stop_accepted=self.stop_accepted,
+            savepoints_dropped=frozenset(self.dropped_savepoints),
+            drops_tried=self.failed_drops,
             may_replace_silent_driver=self.may_replace_silent_driver,
         )
 

@@ -110,8 +110,10 @@ def test_of_a_pod_that_failed_before_its_main_container_ran_the_reason_is_told()
         {"name": "migrate", "state": ended(3, message="cannot reach the database\n")},
     ]
     assert view_pod(initial).never_ran == "its init container migrate exited with code 3: cannot reach the database"
+    assert view_pod(initial).init_failed
     rejected = pod("Failed")
     rejected["status"] |= {"reason": "OutOfcpu", "message": "Pod was rejected: not enough cpu"}
     assert view_pod(rejected).never_ran == "Pod was rejected: not enough cpu"
+    assert not view_pod(rejected).init_failed
     assert view_pod(pod("Failed", driver=ended(1))).never_ran is None
     assert view_pod(pod("Pending", driver=waits("PodInitializing"))).never_ran is None

@@ -24,6 +24,7 @@ from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.metric_labels import MetricLabels
 from snapshot_engine.runtime.restart_history import RestartHistory, recall_restarts
+from snapshot_engine.runtime.starting_checkpoint import goes_on
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.runtime.vertex_figures import VertexFigures
 from snapshot_engine.runtime.vertex_metrics import VertexMetrics
@@ -102,8 +103,7 @@ async def running_job(
     await asyncio.to_thread(
         store.acquire, settings.uid, settings.take_over, driver=settings.driver, restore_id=settings.restore_id
     )
-    restored = settings.restore_from is not None or (store.latest() is not None and not settings.ignore_state)
-    await asyncio.to_thread(materialise_sources, graph.graph, settings, restored)
+    await asyncio.to_thread(materialise_sources, graph.graph, settings, goes_on(settings, store))
     registry = CollectorRegistry()
     figures = VertexFigures(graph.graph)
     board = StatusBoard(settings, graph, figures, settings.driver or store.generation, launcher.application_id)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.status_board import StatusBoard
+from snapshot_engine.storage.errors import StorageError
 from snapshot_engine.wire import control
 from snapshot_engine.wire.model import WireModel
 from snapshot_engine.wire.status import Phase
@@ -114,7 +115,10 @@ class HttpApi:
         return _answer(known) if known else _error(404, f"there is no savepoint {request.match_info['name']!r}")
 
     async def _delete_savepoint(self, request: web.Request) -> web.Response:
-        await asyncio.to_thread(self._master.delete_savepoint, request.match_info["name"])
+        try:
+            await asyncio.to_thread(self._master.delete_savepoint, request.match_info["name"])
+        except (OSError, StorageError) as error:
+            return _error(500, f"the savepoint cannot be deleted: {error}")
         return web.Response(status=204)
 
     async def _pod_lost(self, request: web.Request) -> web.Response:

@@ -7,7 +7,7 @@ import logging
 
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.current import Retained
+from snapshot_engine.storage.current import FIRST_LINE, Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import PieceReader
@@ -16,15 +16,35 @@ log = logging.getLogger(__name__)
 
 
 def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manifest | None:
-    """The one that was asked for, unless that restore is done; else the latest. Raises CorruptCheckpoint."""
+    """The one that was asked for, unless that restore is done; else the latest. Raises CorruptCheckpoint.
+
+    If that restore was done, and left by another one, the last one from before that.
+    """
     if not store.restore_is_done:
+        if (left := store.left_line) is not None:
+            return store.end_of(left)
         if settings.ignore_state:
             return None
         if settings.restore_from is not None:
             return store.load(settings.restore_from)
+        if settings.restore_id == FIRST_LINE:
+            raise NoSuchCheckpoint(
+                "the job is to go back to what it was before its first restore, of which the storage knows nothing; "
+                "what it has completed since is another state. Name a savepoint in restoreFrom"
+            )
     if store.latest() is None:
         return None
     return _newest_whole(settings, store) if settings.allow_older_checkpoint else store.load()
+
+
+def goes_on(settings: JobSettings, store: CheckpointStore) -> bool:
+    """Whether it starts from a checkpoint. Nothing is read for it."""
+    if not store.restore_is_done:
+        if (left := store.left_line) is not None:
+            return left.folder is not None
+        if settings.ignore_state or settings.restore_from is not None:
+            return not settings.ignore_state
+    return store.latest() is not None
 
 
 def _newest_whole(settings: JobSettings, store: CheckpointStore) -> Manifest:

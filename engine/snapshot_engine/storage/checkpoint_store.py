@@ -18,9 +18,9 @@ from snapshot_engine.state.handles import PieceHandle
 from snapshot_engine.storage import layout
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_catalog import CheckpointCatalog
-from snapshot_engine.storage.current import Current, Retained
+from snapshot_engine.storage.current import Current, LeftLine, Retained
 from snapshot_engine.storage.document import checksum
-from snapshot_engine.storage.errors import NoIdsLeft, StorageError, UnusableStorage
+from snapshot_engine.storage.errors import NoIdsLeft, NoSuchCheckpoint, StorageError, UnusableStorage
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.orphans import find_orphans
 from snapshot_engine.storage.ownership import Ownership
@@ -30,6 +30,12 @@ from snapshot_engine.storage.shared_pieces import SharedPieces
 _RESERVED_IDS = 16
 """So many ids may be given out between two swaps; a driver that dies leaves a gap of at most this many."""
 _HISTORY = 100
+_LEFT_LINES = 8
+"""So many are known by name."""
+_WAYS_BACK = 2
+"""The last checkpoints of so many of them are kept, for whoever rolls the restore back that left them."""
+WAY_BACK_SECONDS = 86400.0
+"""And for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,24 @@ class CheckpointStore(CheckpointCatalog):
     @property
     def restore_is_done(self) -> bool:
         """Whether the restore that this driver was launched with has led to a checkpoint already, which then counts."""
-        return self._restore_id is not None and self._ownership.current.restore_id == self._restore_id
+        return self._restore_id is not None and self._ownership.current.line == self._restore_id
+
+    @property
+    def left_line(self) -> LeftLine | None:
+        """What the restore that this driver was launched with has led to, if it was left by another one meanwhile."""
+        return next((line for line in self._ownership.current.left if line.id == self._restore_id), None)
+
+    def end_of(self, line: LeftLine) -> Manifest | None:
+        """Its last checkpoint, None if it completed nothing. Raises NoSuchCheckpoint if that is not kept any more."""
+        if line.folder is None:
+            return None
+        found = next((ref for ref in self.list() if ref.folder == line.folder), None)
+        if found is None:
+            raise NoSuchCheckpoint(
+                f"the job is to go back to what it was before its last restore, {self._uri(line.folder)}, which is "
+                f"deleted: it is kept for {WAY_BACK_SECONDS / 3600:.0f} hours. Name a savepoint in restoreFrom instead"
+            )
+        return self.load(found)
 
     def next_checkpoint_id(self) -> int:
         """An id that no driver of this job has used or will use again. Raises NoIdsLeft until `reserve_ids` is done."""
@@ -130,8 +153,9 @@ class CheckpointStore(CheckpointCatalog):
     def complete(self, manifest: Manifest, retained: int, pinned: Collection[int] = ()) -> list[Retained]:
         """Make the checkpoint complete. Returns the ones it replaces, for `delete_checkpoint`.
 
-        The newest `retained` ones are kept, and those in `pinned`. On OwnershipLost the driver must exit. On OSError
-        the checkpoint is known not to be complete and may be aborted. An unknown outcome is resolved in here.
+        The newest `retained` ones are kept, those in `pinned`, and for a while the last one from before a restore. On
+        OwnershipLost the driver must exit. On OSError the checkpoint is known not to be complete and may be aborted.
+        An unknown outcome is resolved in here.
         """
         with self._completing:
             before = self._ownership.current
@@ -328,8 +352,21 @@ def _with_checkpoint(
     others = [ref for ref in current.retained if ref.folder != entry.folder]
     keep = {ref.folder for ref in others[len(others) + 1 - max(retained, 1) :]}
     keep |= {ref.folder for ref in others if ref.checkpoint in pinned}
-    done = restore_id or current.restore_id
-    return replace(current, retained=(*(ref for ref in others if ref.folder in keep), entry), restore_id=done)
+    left = _left_lines(current, others, entry.completed_at, restore_id)
+    recent = (line for line in left[-_WAYS_BACK:] if entry.completed_at - line.left_at < WAY_BACK_SECONDS)
+    keep |= {line.folder for line in recent if line.folder is not None}
+    kept = (*(ref for ref in others if ref.folder in keep), entry)
+    return replace(current, retained=kept, restore_id=restore_id or current.restore_id, left=left)
+
+
+def _left_lines(
+    current: Current, completed: Sequence[Retained], now: float, restore_id: str | None
+) -> tuple[LeftLine, ...]:
+    """With the one that the first checkpoint of another restore leaves; without the one that it goes on with."""
+    if restore_id in (None, current.line):
+        return current.left
+    left = LeftLine(current.line, completed[-1].folder if completed else None, now)
+    return (*(line for line in current.left if line.id not in (left.id, restore_id)), left)[-_LEFT_LINES:]
 
 
 def _history_entry(manifest: Manifest, folder: str, new_bytes: int) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 from snapshot_engine.storage import document
 
 CURRENT_VERSION = 1
+FIRST_LINE = "first"
+"""What the checkpoints from before any restore are a line of."""
 _NAME = "current"
 
 
@@ -51,6 +53,23 @@ class Retained:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftLine:
+    """A restore, with all that was completed after it, that the job has left by another restore."""
+
+    id: str
+    folder: str | None
+    """Its last checkpoint, relative to the job's folder; None if nothing was completed."""
+    left_at: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "folder": self.folder, "leftAt": self.left_at}
+
+    @classmethod
+    def from_json(cls, doc: Mapping[str, Any]) -> LeftLine:
+        return cls(doc["id"], doc["folder"], doc["leftAt"])
+
+
+@dataclass(frozen=True, slots=True)
 class Current:
     job_uid: str
     generation: int
@@ -72,6 +91,13 @@ class Current:
     """Random, given once: within it generations are counted. None: no driver that knew of it has been here yet."""
     lineage_since: int = 1
     """The first generation whose driver knew the lineage."""
+    left: tuple[LeftLine, ...] = ()
+    """The lines that the job has left, oldest first."""
+
+    @property
+    def line(self) -> str:
+        """What the latest checkpoint goes back to."""
+        return self.restore_id or FIRST_LINE
 
     def encode(self) -> bytes:
         body = {
@@ -86,6 +112,7 @@ class Current:
             "restarts": [dict(entry) for entry in self.restarts],
             "lineage": self.lineage,
             "lineageSince": self.lineage_since,
+            "left": [line.to_json() for line in self.left],
         }
         return document.encode(_NAME, CURRENT_VERSION, body)
 
@@ -104,6 +131,7 @@ class Current:
             restarts=tuple(doc.get("restarts", ())),
             lineage=doc.get("lineage"),
             lineage_since=doc.get("lineageSince", 1),
+            left=tuple(LeftLine.from_json(line) for line in doc.get("left", ())),
         )
 
     def with_history(self, entries: Iterable[Mapping[str, Any]], kept: int) -> Current:

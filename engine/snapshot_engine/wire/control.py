@@ -52,6 +52,9 @@ def savepoint_path(name: str) -> str:
     return f"{SAVEPOINTS_PATH}/{name}"
 
 
+FIRST_LINE = "first"
+
+
 class Environment(StrEnum):
     """Environment variables that the operator gives the driver."""
 
@@ -64,7 +67,8 @@ class Environment(StrEnum):
 
     The driver keeps the id of the one it applied in ``current.json``, with the first checkpoint that it
     completes. A driver that finds its id there takes the latest checkpoint instead, so that a restart does not
-    go back again.
+    go back again. If another restore came between, which is rolled back now, it takes the last checkpoint from
+    before that: no id is given to two restores. ``FIRST_LINE`` names what the job was before it was ever restored.
     """
     RESTORE_FROM = "STREAMINGJOB_RESTORE_FROM"
     """A savepoint's name, or the path of a checkpoint or savepoint, to start from."""

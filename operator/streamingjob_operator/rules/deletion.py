@@ -8,12 +8,15 @@ from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinali
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, SavepointRecord
+from streamingjob_operator.rules.driver import FATAL_EXITS
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint, stand_still
 from streamingjob_operator.rules.steps import savepoint_failure
 
 ASK_AGAIN_SECONDS = 2.0
 CLEANUP_TIMEOUT_SECONDS = 300.0
+CLEAN_AGAIN_SECONDS = 10.0
+"""Between the making of two cleaner pods, at least."""
 
 
 def handle_deletion(draft: Draft) -> bool:
@@ -140,11 +143,15 @@ def _continue_clean(draft: Draft) -> None:
     elif pod is None:
         draft.act(LaunchCleaner(draft.operation.target_hash or ""))
         draft.look_again(ASK_AGAIN_SECONDS)
+    elif pod.ended and draft.has_passed(pod.created_at, CLEAN_AGAIN_SECONDS):
+        draft.act(DeletePod(pod.name, pod.uid))
+        draft.look_again(ASK_AGAIN_SECONDS)
 
 
 def _clean_up_has_failed(draft: Draft, pod: PodView | None) -> bool:
-    too_late = draft.has_passed(draft.operation.step_started_at, CLEANUP_TIMEOUT_SECONDS)
-    return too_late or (pod is not None and pod.ended)
+    """Any other end than its own no (eviction, no memory, storage that did not answer) is worth another try."""
+    has_said_no = pod is not None and pod.exit is not None and pod.exit.code in FATAL_EXITS
+    return has_said_no or draft.has_passed(draft.operation.step_started_at, CLEANUP_TIMEOUT_SECONDS)
 
 
 def _leave_state_behind(draft: Draft, pod: PodView | None) -> None:

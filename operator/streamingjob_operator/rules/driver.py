@@ -22,6 +22,7 @@ FATAL_EXITS = {
     ExitCode.UNREADABLE_STATE: Reason.UNREADABLE_STATE,
 }
 _ENDS_BY_KUBERNETES = ("Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Terminated")
+_LOST_SIGHT_OF = "ContainerStatusUnknown"
 _STEPS_THAT_END_THE_DRIVER = (OperationStep.STOP, OperationStep.KILL, OperationStep.CLEAN)
 
 
@@ -83,8 +84,15 @@ def _answer_end(draft: Draft, pod: PodView) -> None:
     elif end is not None and end.code in FATAL_EXITS:
         _answer_fatal_end(draft, FATAL_EXITS[ExitCode(end.code)], f"{pod.name} {describe_end(pod)}")
     else:
-        by_kubernetes = pod.status_reason in _ENDS_BY_KUBERNETES
-        restart_driver(draft, describe_end(pod), costs=not by_kubernetes)
+        restart_driver(draft, describe_end(pod), costs=not _was_ended_by_kubernetes(pod))
+
+
+def _was_ended_by_kubernetes(pod: PodView) -> bool:
+    """Also if the kubelet did not let it run at all, or has lost sight of it."""
+    if pod.exit is not None and pod.exit.reason == _LOST_SIGHT_OF:
+        return True
+    never_let_run = pod.exit is None and not pod.init_failed
+    return never_let_run or pod.status_reason in _ENDS_BY_KUBERNETES
 
 
 def _answer_success(draft: Draft, pod: PodView) -> None:
@@ -127,7 +135,7 @@ def _watch_silence(draft: Draft, pod: PodView) -> None:
     if since is None or not draft.has_passed(since, SILENT_AFTER_SECONDS):
         return
     has_spoken = _has_spoken(draft)
-    probe_fails = not pod.ready and has_spoken
+    probe_fails = not pod.ready and _was_ready(draft)
     silence = f"has not answered on its control API since {since:%H:%M:%S} UTC"
     if not (cut_off or probe_fails):
         if has_spoken:
@@ -142,6 +150,12 @@ def _watch_silence(draft: Draft, pod: PodView) -> None:
     draft.act(DeletePod(pod.name, pod.uid, force=cut_off))
     why = f"and its node {pod.node} is unreachable" if cut_off else "and fails its probe"
     restart_driver(draft, f"{silence} {why}", costs=not cut_off)
+
+
+def _was_ready(draft: Draft) -> bool:
+    """By its last word. A driver whose regions are recovering is not ready, however well it is."""
+    report = draft.observation.report
+    return report.status.phase is Phase.RUNNING if report is not None else _has_spoken(draft)
 
 
 def _has_spoken(draft: Draft) -> bool:

@@ -16,7 +16,9 @@ def launch_intended_driver(draft: Draft) -> None:
     if intent is None or draft.is_terminal:
         return
     if intent.not_before is not None and draft.now < intent.not_before:
-        draft.waiting = Note(Reason.RECOVERING, f"the next driver starts at {intent.not_before:%H:%M:%S} UTC (backoff)")
+        why = f"{draft.status.error}; " if draft.status.error else ""
+        when = f"the next driver starts at {intent.not_before:%H:%M:%S} UTC (backoff)"
+        draft.waiting = Note(Reason.RECOVERING, why + when)
         draft.look_again_at(intent.not_before)
         return
     if _clear_old_drivers(draft):

@@ -13,6 +13,7 @@ from streamingjob_operator.resource import (
     RestorePoint,
 )
 from streamingjob_operator.rules.launching import ask_to_go
+from streamingjob_operator.rules.rollback import own_state_of_last_good, takes_change_back
 
 _MAY_BE_LEFT_FOR_A_SUSPENSION = (OperationStep.PLAN, OperationStep.WAIT, OperationStep.START)
 _CAN_TAKE_A_SAVEPOINT = (Phase.RUNNING, Phase.RECOVERING)
@@ -169,6 +170,8 @@ def _resume(draft: Draft) -> None:
         restore, kind = take_asked_restore(draft), OperationKind.RESTORE
     elif draft.policy.upgrade_mode is UpgradeMode.STATELESS and draft.target != draft.status.last_good_hash:
         restore = _no_state(draft)
+    elif takes_change_back(draft):
+        restore = own_state_of_last_good(draft)
     draft.announce(Reason.STARTING, "The job is resumed")
     draft.status.resume = None
     if draft.status.last_good_hash in (None, draft.target):
@@ -183,15 +186,18 @@ def _no_state(draft: Draft) -> RestorePoint:
 
 
 def restore_of_upgrade(draft: Draft) -> RestorePoint | None:
-    return _no_state(draft) if draft.policy.upgrade_mode is UpgradeMode.STATELESS else draft.lineage
+    if draft.policy.upgrade_mode is UpgradeMode.STATELESS:
+        return _no_state(draft)
+    return own_state_of_last_good(draft) if takes_change_back(draft) else draft.lineage
 
 
 def planned_restore(draft: Draft) -> RestorePoint | None:
     """What a changed spec would start from, by the modes as they are now: it is planned against that. None for the
-    state of the job that runs, of which the latest checkpoint tells."""
+    state of the job that runs, of which the latest checkpoint tells. A spec that was good is good for its own state."""
     if restore_is_asked(draft):
         return RestorePoint(id="plan", path=draft.policy.restore_from)
-    return RestorePoint(id="plan", ignore_state=True) if draft.policy.upgrade_mode is UpgradeMode.STATELESS else None
+    without = draft.policy.upgrade_mode is UpgradeMode.STATELESS or takes_change_back(draft)
+    return RestorePoint(id="plan", ignore_state=True) if without else None
 
 
 def _begin_upgrade(draft: Draft) -> None:
@@ -246,10 +252,10 @@ def _begin_restart(draft: Draft) -> None:
 
 
 def _begin_restore(draft: Draft) -> None:
+    """Planned like an upgrade: a job that runs is not stopped for a savepoint that is not there, or does not fit."""
     assert draft.target is not None
-    restore = take_asked_restore(draft)
-    draft.announce(Reason.UPGRADING, f"Going back to {restore.path}, as restoreFrom says")
+    draft.announce(Reason.UPGRADING, f"Going back to {draft.policy.restore_from}, as restoreFrom says")
     if _has_driver_to_stop(draft):
-        begin(draft, OperationKind.RESTORE, OperationStep.KILL, target=draft.target, restore=restore)
+        begin(draft, OperationKind.RESTORE, OperationStep.PLAN, target=draft.target)
     else:
-        start_again(draft, OperationKind.RESTORE, draft.target, restore)
+        start_again(draft, OperationKind.RESTORE, draft.target, take_asked_restore(draft))

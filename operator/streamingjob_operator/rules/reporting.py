@@ -22,6 +22,7 @@ def absorb_report(draft: Draft) -> None:
         driver.ready_at = draft.now
         draft.status.last_good_hash = driver.spec_hash
         draft.status.last_good_restore = driver.restore
+        draft.status.left_good_state = False
         count = len(report.status.regions)
         regions = f"All {count} regions run" if count > 1 else "The job's one region runs"
         draft.announce(Reason.RUNNING, f"{regions} under {driver.pod_name}")

@@ -4,9 +4,11 @@ from datetime import datetime, timedelta
 
 from snapshot_engine.wire.spec import BackoffSpec
 from streamingjob_operator.draft import Draft
-from streamingjob_operator.resource import Reason, RestartBudget
+from streamingjob_operator.resource import DriverRecord, Reason, RestartBudget
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
+LAUNCH_AGAIN_SECONDS = 10.0
+"""Between the launches of two drivers, at least, if the first never got ready and its end costs nothing."""
 LONGEST_BACKOFF_SECONDS = 30 * 86400.0
 """Whatever the spec says: its end must be a date that can be written down."""
 
@@ -14,7 +16,7 @@ LONGEST_BACKOFF_SECONDS = 30 * 86400.0
 def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     """Record that a successor is to be launched; or, with the budget spent, a rollback or the job's failure.
 
-    What Kubernetes does to a pod (delete, evict, lose its node) costs nothing; what the driver does to itself
+    What Kubernetes does to a pod (delete, evict, reject, lose its node) costs nothing; what the driver does to itself
     does.
     """
     driver = draft.status.driver
@@ -23,12 +25,19 @@ def restart_driver(draft: Draft, why: str, *, costs: bool) -> None:
     if costs and not _spend(draft):
         _give_up(draft, why)
         return
-    wait = _backoff(draft, driver.generation) if costs else 0.0
+    wait = _backoff(draft, driver.generation) if costs else _pause(draft, driver)
     draft.status.past_restarts += 1
     not_before = draft.now + timedelta(seconds=wait) if wait else None
     when = f"in {wait:.1f} s" if wait else "at once"
     draft.announce(Reason.DRIVER_LOST, f"{driver.pod_name} {why}; a new driver takes over {when}", warning=True)
     draft.intend_launch(driver.spec_hash, driver.restore, not_before)
+
+
+def _pause(draft: Draft, driver: DriverRecord) -> float:
+    """What ended one that never got ready (a kubelet that rejects it, an eviction) may end the next one as soon."""
+    if driver.ready_at is not None:
+        return 0.0
+    return max(LAUNCH_AGAIN_SECONDS - _seconds(draft.now, driver.launched_at), 0.0)
 
 
 def _spend(draft: Draft) -> bool:

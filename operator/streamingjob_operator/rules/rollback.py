@@ -1,5 +1,6 @@
 """Back to the last good spec when a changed one fails before it was ever ready. The spec itself is never written."""
 
+from snapshot_engine.wire.control import FIRST_LINE
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.resource import Operation, OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
@@ -31,6 +32,17 @@ def roll_back(draft: Draft, why: str) -> None:
 def _restore_of_last_good(draft: Draft, failed: Operation) -> RestorePoint | None:
     """From where the old job stopped. No state, or another one, was asked for with the new spec only."""
     stateless = failed.restore is not None and failed.restore.ignore_state
-    if stateless or failed.kind is OperationKind.RESTORE:
-        return draft.status.last_good_restore
-    return failed.restore
+    if not (stateless or failed.kind is OperationKind.RESTORE or draft.status.left_good_state):
+        return failed.restore
+    return own_state_of_last_good(draft)
+
+
+def takes_change_back(draft: Draft) -> bool:
+    """Whether a user wants the last good spec again after one with another state, or none, that never was ready."""
+    return draft.status.left_good_state and draft.target == draft.status.last_good_hash
+
+
+def own_state_of_last_good(draft: Draft) -> RestorePoint:
+    """The storage knows where it ended, by the name of what it had begun with, also if others have completed
+    checkpoints since."""
+    return draft.status.last_good_restore or RestorePoint(id=FIRST_LINE)

@@ -3,7 +3,7 @@
 from snapshot_engine.wire.status import SavepointState, SavepointStatus
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DropSavepoint, TakeSavepoint
-from streamingjob_operator.draft import TERMINAL_PHASES, Draft
+from streamingjob_operator.draft import TERMINAL_PHASES, Draft, fit
 from streamingjob_operator.resource import (
     MAX_STATUS_SAVEPOINTS,
     JobPhase,
@@ -88,7 +88,20 @@ def _record(draft: Draft, name: str, trigger: SavepointTrigger) -> None:
     if any(record.name == name for record in draft.status.savepoints):
         return
     record = SavepointRecord(name=name, trigger=trigger, requested_at=draft.now)
-    draft.status.savepoints = [record, *draft.status.savepoints][:MAX_STATUS_SAVEPOINTS]
+    draft.status.savepoints.insert(0, record)
+    if len(draft.status.savepoints) > MAX_STATUS_SAVEPOINTS:
+        _forget_one(draft)
+
+
+def _forget_one(draft: Draft) -> None:
+    """The oldest of a user's that nobody waits for. An own one is to be deleted some day, and is found by this list."""
+    oldest_first = [*reversed(draft.status.savepoints)]
+    settled = [r for r in oldest_first if r.trigger is SavepointTrigger.USER and r.state is not SavepointState.PENDING]
+    forgotten = (settled or oldest_first)[0]
+    draft.status.savepoints.remove(forgotten)
+    if forgotten.trigger is not SavepointTrigger.USER and forgotten.path is not None:
+        message = f"Savepoint {forgotten.name} is left at {forgotten.path}; delete it by hand"
+        draft.announce(Reason.CLEANUP_FAILED, message, warning=True)
 
 
 def _update(draft: Draft, record: SavepointRecord, reported: SavepointStatus) -> None:
@@ -129,5 +142,18 @@ def drop_old_own_savepoints(draft: Draft) -> None:
     in_use = draft.lineage.path if draft.lineage is not None else None
     for record in completed[OWN_SAVEPOINTS_KEPT:]:
         if record.path != in_use:
-            draft.act(DropSavepoint(record.name))
-            draft.status.savepoints.remove(record)
+            _drop(draft, record)
+
+
+def _drop(draft: Draft, record: SavepointRecord) -> None:
+    """Listed until it is known to be gone: whatever fails or dies meanwhile, it is asked for again."""
+    observation = draft.observation
+    if record.name in observation.savepoints_dropped:
+        draft.status.savepoints.remove(record)
+    elif record.name not in observation.drops_tried:
+        draft.act(DropSavepoint(record.name))
+    elif (why := observation.drops_tried[record.name]) is not None:
+        error = fit(f"it is to be deleted, and cannot be: {why}. It is tried again every minute")
+        if record.error is None:
+            draft.announce(Reason.CLEANUP_FAILED, f"Savepoint {record.name}: {error}", warning=True)
+        record.error = error

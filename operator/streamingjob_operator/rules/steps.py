@@ -20,7 +20,7 @@ from streamingjob_operator.rules.operations import (
     stand_still,
     take_asked_restore,
 )
-from streamingjob_operator.rules.rollback import can_roll_back, roll_back
+from streamingjob_operator.rules.rollback import can_roll_back, roll_back, takes_change_back
 
 ASK_AGAIN_SECONDS = 2.0
 PLAN_AGAIN_SECONDS = 10.0
@@ -104,7 +104,8 @@ def _why_late(planner: PodView | None) -> str:
 
 def _is_no_longer_wanted(draft: Draft) -> bool:
     """The spec has changed again, or back, before anything was done to the running job."""
-    if draft.target == draft.operation.target_hash:
+    taken_back = draft.operation.kind is OperationKind.RESTORE and not restore_is_asked(draft)
+    if draft.target == draft.operation.target_hash and not taken_back:
         return False
     draft.status.operation = None
     draft.look_again(0.1)
@@ -138,7 +139,9 @@ def _begin_stop(draft: Draft) -> None:
         _kill(draft)
         return
     operation.restore = restore_of_upgrade(draft)
-    if driver_can_take_a_savepoint(draft):
+    if takes_change_back(draft):
+        _kill(draft)
+    elif driver_can_take_a_savepoint(draft):
         if mode is UpgradeMode.SAVEPOINT:
             job = draft.observation.job
             operation.savepoint_name = naming.savepoint_name(f"upgrade-{job.generation}", job.uid)
@@ -193,7 +196,9 @@ def _stop_request(draft: Draft) -> StopRequest:
     operation = draft.operation
     if operation.savepoint_name is not None:
         return StopRequest(mode=StopMode.SAVEPOINT, name=operation.savepoint_name)
-    stateless = operation.restore is not None and operation.restore.ignore_state
+    # A job that began without state once is given the same restore point for ever, and goes on from its checkpoints.
+    goes_on = operation.restore is None or operation.restore == draft.lineage
+    stateless = operation.restore is not None and operation.restore.ignore_state and not goes_on
     return StopRequest(mode=StopMode.CANCEL if stateless else StopMode.CHECKPOINT)
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from snapshot_engine.runtime.starting_checkpoint import readable_manifests
+from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.starting_checkpoint import goes_on, readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.current import FIRST_LINE
+from snapshot_engine.storage.errors import NoSuchCheckpoint
+from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
+from snapshot_engine.storage.pieces import StorageConfig
+
+STORAGE = StorageConfig("/nowhere", Layout("ns", "job"))
 
 
 def test_a_savepoint_that_is_deleted_after_it_was_listed_does_not_count(
@@ -34,3 +43,61 @@ def test_a_savepoint_that_is_deleted_after_it_was_listed_does_not_count(
     monkeypatch.setattr(store, "savepoints", lambda: listed)
     store.delete_savepoint("gone")
     assert [found.checkpoint for found in readable_manifests(store)] == [manifest.checkpoint]
+
+
+def _completed(store: CheckpointStore) -> int:
+    number = store.next_checkpoint_id()
+    manifest = Manifest(
+        checkpoint=number,
+        generation=store.generation,
+        job="job",
+        job_uid="uid",
+        triggered_at=0.0,
+        completed_at=1.0,
+        key_groups=128,
+        vertices={},
+        critical_path=(),
+    )
+    for replaced in store.complete(manifest, retained=1):
+        store.delete_checkpoint(replaced)
+    return number
+
+
+def _driver(folder: Path, restore_id: str | None, **wishes: Any) -> tuple[CheckpointStore, JobSettings]:
+    store = CheckpointStore(LocalBlobs(folder), "ns", "job")
+    store.acquire("uid", restore_id=restore_id)
+    return store, JobSettings("job", "ns", "uid", STORAGE, restore_id=restore_id, **wishes)
+
+
+def test_a_stateless_restore_that_is_rolled_back_starts_from_what_was_before_it(tmp_path: Path) -> None:
+    old, settings = _driver(tmp_path, None)
+    _completed(old)
+    before = _completed(old)
+    new, settings = _driver(tmp_path, "stateless-2", ignore_state=True)
+    assert starting_checkpoint(settings, new) is None and not goes_on(settings, new)
+    after = _completed(new)
+    again, settings = _driver(tmp_path, "stateless-2", ignore_state=True)
+    found = starting_checkpoint(settings, again)
+    assert found is not None and found.checkpoint == after and goes_on(settings, again), "a restart loses nothing"
+    back, settings = _driver(tmp_path, FIRST_LINE)
+    found = starting_checkpoint(settings, back)
+    assert found is not None and found.checkpoint == before and goes_on(settings, back)
+
+
+def test_one_that_had_started_from_a_savepoint_does_not_start_there_once_more(tmp_path: Path) -> None:
+    old, settings = _driver(tmp_path, "upgrade-2", restore_from="savepoints/gone-by-now")
+    before = _completed(old)
+    _completed(_driver(tmp_path, "stateless-3", ignore_state=True)[0])
+    back, settings = _driver(tmp_path, "upgrade-2", restore_from="savepoints/gone-by-now")
+    found = starting_checkpoint(settings, back)
+    assert found is not None and found.checkpoint == before
+
+
+def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path) -> None:
+    """As where an engine has completed the restore that did not keep what it left."""
+    _completed(_driver(tmp_path, "stateless-2", ignore_state=True)[0])
+    store, settings = _driver(tmp_path, FIRST_LINE)
+    store._update(lambda current: replace(current, left=()))
+    assert store.left_line is None
+    with pytest.raises(NoSuchCheckpoint, match=r"before its first restore.*restoreFrom"):
+        starting_checkpoint(settings, store)

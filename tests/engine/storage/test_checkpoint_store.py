@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from snapshot_engine.storage.blobs import BlobStore
-from snapshot_engine.storage.checkpoint_store import CheckpointStore
+from snapshot_engine.storage.checkpoint_store import WAY_BACK_SECONDS, CheckpointStore
+from snapshot_engine.storage.current import FIRST_LINE
 from snapshot_engine.storage.errors import CorruptCheckpoint, NoIdsLeft, NoSuchCheckpoint, StorageError
 from snapshot_engine.storage.faulty import Crashed, Fault, FaultyBlobs
 from snapshot_engine.storage.local import LocalBlobs
@@ -535,6 +536,69 @@ def test_a_restore_is_done_when_it_has_led_to_a_checkpoint(job: Any, blobs: Blob
     job.checkpoint(driver(None))
     assert driver("upgrade-2").restore_is_done, "a driver that was told nothing does not forget it"
     assert not driver("upgrade-3").restore_is_done
+
+
+def _driver_of(job: Any, blobs: BlobStore, restore_id: str | None, checkpoints: int = 0) -> CheckpointStore:
+    store: CheckpointStore = job.store(blobs)
+    store.acquire("uid-1", restore_id=restore_id)
+    for _ in range(checkpoints):
+        job.checkpoint(store, retained=1)
+    return store
+
+
+@pytest.mark.parametrize("before", [FIRST_LINE, "upgrade-2"])
+def test_a_restore_that_is_rolled_back_is_as_if_it_had_never_been(job: Any, blobs: BlobStore, before: str) -> None:
+    """However many checkpoints came after it."""
+    _driver_of(job, blobs, None if before == FIRST_LINE else before, checkpoints=3)
+    _driver_of(job, blobs, "stateless-3", checkpoints=3)
+    back = _driver_of(job, blobs, before)
+    assert not back.restore_is_done and back.left_line is not None
+    manifest = back.end_of(back.left_line)
+    assert manifest is not None and manifest.checkpoint == 3
+    _verify(back)
+    job.checkpoint(back, retained=1)
+    assert _driver_of(job, blobs, before).restore_is_done, "and a restart does not go back again"
+    assert _driver_of(job, blobs, "stateless-3").left_line is not None
+
+
+def test_a_line_that_completed_nothing_is_gone_back_to_with_nothing(job: Any, blobs: BlobStore) -> None:
+    _driver_of(job, blobs, None)
+    _driver_of(job, blobs, "stateless-3", checkpoints=1)
+    back = _driver_of(job, blobs, FIRST_LINE)
+    assert back.left_line is not None and back.end_of(back.left_line) is None
+
+
+def test_nothing_is_left_by_a_restore_that_completes_nothing(job: Any, blobs: BlobStore) -> None:
+    _driver_of(job, blobs, None, checkpoints=2)
+    _driver_of(job, blobs, "stateless-3")
+    back = _driver_of(job, blobs, FIRST_LINE)
+    assert back.restore_is_done and back.load().checkpoint == 2
+
+
+def test_the_way_back_is_kept_for_a_day_and_then_missed_aloud(job: Any, blobs: BlobStore, time: Any) -> None:
+    _driver_of(job, blobs, None, checkpoints=1)
+    driver = _driver_of(job, blobs, "stateless-3", checkpoints=1)
+    time.sleep(WAY_BACK_SECONDS - 1)
+    job.checkpoint(driver, retained=1)
+    assert [ref.checkpoint for ref in driver.list()] == [1, driver.list()[-1].checkpoint]
+    time.sleep(2)
+    job.checkpoint(driver, retained=1)
+    assert len(driver.list()) == 1
+    back = _driver_of(job, blobs, FIRST_LINE)
+    assert back.left_line is not None
+    with pytest.raises(NoSuchCheckpoint, match=r"1-1, which is deleted: it is kept for 24 hours.*restoreFrom"):
+        back.end_of(back.left_line)
+
+
+def test_of_many_restores_two_ways_back_are_kept(job: Any, blobs: BlobStore) -> None:
+    for number in range(12):
+        last = _driver_of(job, blobs, f"upgrade-{number}", checkpoints=2)
+    assert len(last.list()) == 3
+    older = _driver_of(job, blobs, "upgrade-8")
+    assert older.left_line is not None
+    with pytest.raises(NoSuchCheckpoint):
+        older.end_of(older.left_line)
+    assert _driver_of(job, blobs, "upgrade-9").left_line is not None
 
 
 def test_deleting_a_jobs_state_leaves_its_savepoints_and_other_jobs_alone(

@@ -1,8 +1,11 @@
 """A deleted StreamingJob: owner references do the work, unless a savepoint or a clean-up was asked for."""
 
-from snapshot_engine.wire.status import Phase, SavepointState
+import pytest
+
+from snapshot_engine.wire.status import ExitCode, Phase, SavepointState
 from streamingjob_operator import naming
 from streamingjob_operator.actions import AddFinalizer, LaunchCleaner, RemoveFinalizer, StopJob
+from streamingjob_operator.observation import ContainerExit
 
 
 def test_without_wishes_there_is_no_finalizer_and_nothing_to_do(running):
@@ -66,10 +69,37 @@ def test_a_clean_up_that_fails_says_where_the_checkpoints_are_and_lets_the_job_g
     running.look()
     running.deleting = True
     running.settle(3)
-    running.change_pod("orders-clean", phase="Failed")
+    end = ContainerExit(ExitCode.FOREIGN_STATE, "Error", None, "another job's")
+    running.change_pod("orders-clean", phase="Failed", exit=end)
     running.look()
     assert "CleanupFailed" in running.reasons()
     assert "s3://bucket/orders/7" in running.last.announcements[0].message
+    assert running.finalizers == []
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"status_reason": "Evicted"},
+        {"status_reason": "OutOfcpu", "never_ran": "Pod was rejected"},
+        {"exit": ContainerExit(1, "Error", None, "storage does not answer")},
+        {"exit": ContainerExit(137, "OOMKilled", None, "")},
+    ],
+    ids=["evicted", "rejected", "storage away", "killed"],
+)
+def test_a_cleaner_that_came_to_nothing_is_tried_again_for_a_while(running, end):
+    running.edit(deletionPolicy="Delete")
+    running.look()
+    running.deleting = True
+    running.settle(3)
+    running.change_pod("orders-clean", phase="Failed", **end)
+    running.settle(2)
+    assert running.finalizers == [naming.FINALIZER] and running.pods["orders-clean"].ended, "not at every look"
+    running.pass_time(11)
+    running.settle(3)
+    assert running.pods["orders-clean"].living
+    running.change_pod("orders-clean", phase="Succeeded")
+    running.look()
     assert running.finalizers == []
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from snapshot_engine.wire.status import Phase, RegionState
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.observation import ContainerExit, NodeView
 from streamingjob_operator.resource import MAX_MESSAGE_LENGTH
@@ -164,6 +165,28 @@ def test_a_silent_driver_whose_probe_fails_is_replaced(running):
     assert running.driver.name == "orders-driver-2"
 
 
+def test_a_silent_driver_that_was_recovering_is_not_replaced_for_not_being_ready(running):
+    """It was not ready before it fell silent: that says nothing. One that hangs is ended by its liveness probe."""
+    running.say(phase=Phase.RECOVERING, regions=[running.region(0, state=RegionState.RESTORING)])
+    running.look()
+    running.change_pod(running.driver.name, ready=False)
+    running.silent_since = running.now
+    running.pass_time(60)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-1"
+    assert running.condition("Degraded") == ("True", "DriverSilent")
+
+
+def test_an_operator_that_never_heard_of_a_silent_driver_goes_by_its_probe(running):
+    """Both were on the node that is lost, and this operator may not see nodes."""
+    running.report, running.nodes = None, {}
+    running.silent_since = running.now
+    running.change_pod(running.driver.name, ready=False)
+    running.pass_time(21)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2"
+
+
 def test_a_silent_driver_on_an_unreachable_node_is_replaced_and_its_object_removed(running):
     running.silent_since = running.now
     running.nodes["node-1"] = NodeView("node-1", ready=False, unreachable=True)
@@ -250,6 +273,63 @@ def test_a_driver_pod_that_comes_late_is_deleted(running):
 
 def test_a_driver_whose_init_container_failed_says_so(running):
     why = "its init container migrate exited with code 3"
-    running.change_pod(running.driver.name, phase="Failed", never_ran=why)
+    running.change_pod(running.driver.name, phase="Failed", never_ran=why, init_failed=True)
     running.look()
     assert f"orders-driver-1 failed: {why}; a new driver takes over" in running.last.announcements[0].message
+
+
+def reject_driver(world, reason="OutOfcpu"):
+    world.change_pod(world.driver.name, phase="Failed", status_reason=reason, never_ran=f"Pod was rejected: {reason}")
+
+
+@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", None])
+def test_a_driver_pod_that_the_kubelet_rejects_costs_nothing_however_often(running, reason):
+    running.spec["recovery"] = {"maxRestarts": 2}
+    for _ in range(5):
+        reject_driver(running, reason)
+        running.settle(3)
+        running.pass_time(11)
+        running.settle(3)
+    assert running.driver.generation == 6 and running.driver.living
+    assert running.status["restartBudget"]["spent"] == 0
+
+
+def test_a_rejected_driver_pod_is_followed_not_too_soon_and_the_reason_is_said(world):
+    world.settle(3)
+    world.pass_time(2)
+    reject_driver(world)
+    world.settle(3)
+    assert world.job().status.driver is None, "the next kubelet may say the same, and again, and again"
+    assert "orders-driver-1" in world.message("Ready") and "Pod was rejected: OutOfcpu" in world.message("Ready")
+    world.pass_time(8.1)
+    world.settle(2)
+    assert world.driver.name == "orders-driver-2"
+
+
+def test_a_driver_whose_init_container_failed_costs_a_restart(running):
+    running.change_pod(running.driver.name, phase="Failed", never_ran="its init container", init_failed=True)
+    running.settle(3)
+    assert running.status["restartBudget"]["spent"] == 1
+
+
+def test_a_driver_whose_end_nobody_saw_costs_nothing(running):
+    """As the kubelet says it when its machine has come up again."""
+    end = ContainerExit(137, "ContainerStatusUnknown", None, "The container could not be located")
+    running.change_pod(running.driver.name, phase="Failed", exit=end)
+    running.settle(3)
+    assert running.driver.name == "orders-driver-2" and running.status["restartBudget"]["spent"] == 0
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "OutOfcpu"])
+def test_a_driver_that_is_evicted_again_and_again_before_it_is_ready_is_not_made_in_a_loop(running, reason):
+    """As one that takes more room on the disk than it may have."""
+    for _ in range(20):
+        running.change_pod(running.driver.name, phase="Failed", status_reason=reason)
+        for _ in range(4):
+            running.look()
+            running.pass_time(1)
+        if "driver" not in running.status:
+            running.pass_time(10)
+            running.settle(2)
+    assert running.driver.generation == 21
+    assert (running.now - running.job().created_at).total_seconds() > 19 * 10

@@ -2,8 +2,10 @@
 
 import pytest
 
+from snapshot_engine.wire.control import FIRST_LINE
 from snapshot_engine.wire.status import Phase, SavepointState
 from streamingjob_operator.actions import DryRunPods, StopJob, TakeSavepoint
+from streamingjob_operator.observation import ContainerExit
 
 GO_BACK = {"restoreFrom": "s3://p/manual-3", "restoreNonce": 1}
 
@@ -73,13 +75,13 @@ def test_a_new_spec_that_cannot_be_restored_leads_back_to_where_the_old_one_was(
     running.settle(3)
     assert running.driver.generation == 3
     assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
-    assert "restore" not in running.status["driver"]
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
 
 
 def test_a_restore_of_a_job_that_just_finished_is_done_all_the_same(running):
     running.edit(**GO_BACK)
     running.status = running.decide().status.to_wire()
-    assert running.step == "Kill"
+    assert running.step == "Plan"
     running.end_driver(0, Phase.FINISHED)
     running.settle(3)
     assert running.driver.generation == 2
@@ -192,3 +194,34 @@ def test_restore_from_that_comes_after_the_job_has_run_needs_its_nonce(running):
     running.edit(state="Running")
     running.settle(3)
     assert running.status["driver"]["restore"]["path"] == "s3://p/suspend-2"
+
+
+def test_a_running_job_is_not_stopped_to_go_back_to_what_is_not_there(running):
+    """A planner tells: it looks at the state that would be started from."""
+    running.edit(**GO_BACK)
+    running.settle(2)
+    assert running.step == "Plan" and running.driver.generation == 1
+    assert running.planner_request.restore.path == GO_BACK["restoreFrom"]
+    end = ContainerExit(68, "Error", None, "there is no savepoint manual-3; savepoints there: manual-2")
+    running.change_pod(running.planner, phase="Failed", exit=end)
+    running.settle(4)
+    assert running.driver.generation == 1 and running.status["phase"] == "Running"
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    assert "savepoints there: manual-2" in running.message("Stalled")
+    running.crash_driver()
+    running.settle(3)
+    assert running.driver.generation == 2 and "restore" not in running.status["driver"], "it is looked after as ever"
+    running.edit(restoreFrom="s3://p/manual-2", restoreNonce=2)
+    running.finish_start()
+    running.plan_succeeds()
+    running.settle(4)
+    assert running.status["driver"]["restore"]["path"] == "s3://p/manual-2"
+
+
+def test_a_way_back_that_is_no_longer_wanted_is_not_gone(running):
+    running.edit(**GO_BACK)
+    running.settle(2)
+    running.edit(restoreNonce=None, restoreFrom=None)
+    running.settle(2)
+    assert "operation" not in running.status and running.driver.generation == 1
+    assert not any("-plan-" in name for name in running.pods)

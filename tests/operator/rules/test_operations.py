@@ -204,6 +204,19 @@ def test_fields_that_need_no_restart_do_not_restart(running):
     assert running.status["observedGeneration"] == 3
 
 
+@pytest.mark.parametrize("change", [{"restartNonce": 1}, {"parallelism": 8, "upgradeMode": "LastState"}])
+def test_a_job_that_once_began_without_state_stops_with_a_checkpoint_like_any_other(running, change):
+    running.upgrade_to_its_start(upgradeMode="Stateless")
+    running.finish_start()
+    running.edit(**{"upgradeMode": "Savepoint", **change})
+    running.look()
+    if "parallelism" in change:
+        running.look()
+        running.plan_succeeds()
+        running.look()
+    assert [action.request.mode for action in running.actions(StopJob)] == ["checkpoint"]
+
+
 def test_suspend_and_resume_with_a_savepoint(running):
     running.edit(state="Suspended")
     running.settle(2)
@@ -287,6 +300,8 @@ def test_a_savepoint_on_demand_is_taken_once_and_listed(running):
 
 def test_restore_nonce_goes_back_to_what_restore_from_names(running):
     running.edit(restoreFrom="s3://p/manual-3", restoreNonce=1)
+    running.settle(2)
+    running.plan_succeeds()
     running.settle(4)
     assert running.driver.generation == 2
     assert running.status["driver"]["restore"]["path"] == "s3://p/manual-3"

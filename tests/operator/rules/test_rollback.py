@@ -2,6 +2,8 @@
 
 import pytest
 
+from snapshot_engine.wire.control import FIRST_LINE
+
 FEW = {"maxRestarts": 2, "window": "24h"}
 
 
@@ -189,6 +191,35 @@ def fail_stateless_change(world):
     assert world.status["driver"]["specHash"] == world.status["lastGoodHash"]
 
 
+def test_the_rollback_of_a_stateless_change_names_what_the_job_was_before_any_restore(running):
+    """Without a name it would be the latest checkpoint, which may be the new job's."""
+    fail_stateless_change(running)
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
+    running.finish_start()
+    running.crash_driver()
+    running.settle(3)
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}, "a restart goes on there"
+
+
+def test_a_change_of_a_stateless_change_that_fails_does_not_hand_its_state_to_the_old_job(running):
+    running.begin_upgrade(parallelism=6, upgradeMode="Stateless")
+    running.plan_succeeds()
+    running.look()
+    running.end_driver(0, "Stopped")
+    running.settle(3)
+    running.say(phase="Recovering", regions=[running.region(0, state="Restarting")])
+    running.begin_upgrade(parallelism=7, upgradeMode="Savepoint")
+    running.plan_succeeds()
+    running.look()
+    running.end_driver(0, "Stopped", savepoint_path="s3://p/upgrade-3")
+    running.settle(3)
+    assert running.step == "Start" and running.status["driver"]["restore"]["path"] == "s3://p/upgrade-3"
+    running.end_driver(65, error="no such sink")
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+    assert running.status["driver"]["restore"] == {"id": FIRST_LINE, "ignoreState": False}
+
+
 def test_the_rollback_of_a_stateless_change_goes_on_from_where_the_old_job_had_started(running):
     running.upgrade_to_its_start()
     running.finish_start()
@@ -228,3 +259,95 @@ def test_a_suspended_job_whose_stateless_change_fails_goes_on_from_the_suspensio
     running.end_driver(65, error="no such sink")
     running.settle(4)
     assert running.status["driver"]["restore"]["path"] == "s3://p/suspend-2"
+
+
+WITH_ITS_OWN_STATE = {"id": FIRST_LINE, "ignoreState": False}
+
+
+def change_without_state_that_does_not_get_ready(world):
+    """Returns the good spec, and what the user had applied before."""
+    before = dict(world.spec)
+    world.begin_upgrade(parallelism=6, upgradeMode="Stateless")
+    world.plan_succeeds()
+    world.look()
+    world.end_driver(0, "Stopped")
+    world.settle(3)
+    assert world.step == "Start" and world.status["driver"]["restore"]["ignoreState"]
+    return world.status["lastGoodHash"], before
+
+
+def apply(world, spec, **changes):
+    world.spec, world.generation = {**spec, **changes}, world.generation + 1
+
+
+@pytest.mark.parametrize("can_take_savepoints", [False, True])
+def test_a_user_who_takes_a_stateless_change_back_has_the_old_state_again(running, can_take_savepoints):
+    """Who does not wait for the rollback shall not be worse off."""
+    good, before = change_without_state_that_does_not_get_ready(running)
+    if can_take_savepoints:
+        running.say(phase="Recovering", regions=[running.region(0, state="Restoring")])
+    apply(running, before)
+    running.settle(3)
+    running.plan_succeeds()
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == good and running.driver.living
+    assert running.status["driver"]["restore"] == WITH_ITS_OWN_STATE
+
+
+def test_so_has_one_who_suspends_it_first(running):
+    good, before = change_without_state_that_does_not_get_ready(running)
+    running.edit(state="Suspended")
+    running.settle(4)
+    assert running.status["phase"] == "Suspended"
+    apply(running, before)
+    running.settle(4)
+    assert running.status["driver"]["specHash"] == good
+    assert running.status["driver"]["restore"] == WITH_ITS_OWN_STATE
+
+
+def test_so_has_one_whose_change_has_failed_for_good(running):
+    running.edit(rollback=False)
+    good, before = change_without_state_that_does_not_get_ready(running)
+    running.end_driver(65, error="no such sink")
+    running.settle(2)
+    assert running.status["phase"] == "Failed"
+    apply(running, before)
+    running.settle(4)
+    assert running.status["driver"]["specHash"] == good
+    assert running.status["driver"]["restore"] == WITH_ITS_OWN_STATE
+
+
+def test_one_who_takes_it_back_and_still_wants_no_state_gets_none(running):
+    good, before = change_without_state_that_does_not_get_ready(running)
+    apply(running, before, upgradeMode="Stateless")
+    running.settle(3)
+    running.plan_succeeds()
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == good and running.status["driver"]["restore"]["ignoreState"]
+
+
+def test_a_suspended_change_without_state_that_is_kept_goes_on_from_its_own(running):
+    change_without_state_that_does_not_get_ready(running)
+    lineage = running.status["driver"]["restore"]
+    running.edit(state="Suspended")
+    running.settle(4)
+    running.edit(state="Running", upgradeMode="Savepoint")
+    running.settle(4)
+    assert running.status["replicas"] == 6 and running.status["driver"]["restore"] == lineage
+
+
+def test_a_job_that_once_began_without_state_is_not_taken_back_behind_what_its_changes_have_done(running):
+    """The savepoint of the change before goes on from its state, and that from the good one's."""
+    running.upgrade_to_its_start(upgradeMode="Stateless")
+    running.finish_start()
+    running.edit(upgradeMode="LastState")
+    running.settle(2)
+    running.upgrade_to_its_start(parallelism=6)
+    running.say(phase="Recovering", regions=[running.region(0, state="Restoring")])
+    running.upgrade_to_its_start(parallelism=7, upgradeMode="Savepoint")
+    restore = running.status["driver"]["restore"]
+    assert "path" in restore
+    running.end_driver(65, error="no such sink")
+    running.settle(5)
+    assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
+    assert running.status["driver"]["restore"] == restore

@@ -1,6 +1,8 @@
 """Savepoints that the operator asked for itself, and did not get."""
 
 from snapshot_engine.wire.status import SavepointState
+from streamingjob_operator.actions import DropSavepoint
+from streamingjob_operator.resource import MAX_STATUS_SAVEPOINTS
 
 
 def states(world):
@@ -36,3 +38,56 @@ def test_one_that_is_completed_after_all_is_listed_and_so_can_be_dropped(running
     running.say(savepoints=[running.savepoint("upgrade-2-0a1b2c3d", SavepointState.PENDING)])
     running.look()
     assert states(running) == {"upgrade-2-0a1b2c3d": "Completed"}
+
+
+def complete_own_savepoints(world, number):
+    """One after the other, by upgrades."""
+    for _ in range(number):
+        world.upgrade_to_its_start(parallelism=world.generation + 10)
+        world.finish_start()
+
+
+def names(world):
+    return [record["name"] for record in world.status["savepoints"]]
+
+
+def test_an_own_savepoint_is_listed_until_it_is_known_to_be_deleted(running):
+    complete_own_savepoints(running, 4)
+    oldest = names(running)[-1]
+    running.look()
+    assert running.actions(DropSavepoint) == [DropSavepoint(oldest)] and oldest in names(running)
+    running.dropped_savepoints = {oldest}
+    running.look()
+    assert not running.actions(DropSavepoint) and len(names(running)) == 3 and oldest not in names(running)
+
+
+def test_one_that_cannot_be_deleted_says_so_once_and_is_tried_again(running):
+    complete_own_savepoints(running, 4)
+    oldest = names(running)[-1]
+    running.failed_drops = {oldest: "403 AccessDenied"}
+    decision = running.look()
+    assert not running.actions(DropSavepoint), "not at every look"
+    assert running.status["savepoints"][-1]["name"] == oldest
+    assert "403 AccessDenied" in running.status["savepoints"][-1]["error"]
+    assert running.reasons() == ["CleanupFailed"] and oldest in decision.announcements[0].message
+    running.look()
+    assert running.reasons() == []
+    running.failed_drops = {}
+    running.look()
+    assert running.actions(DropSavepoint) == [DropSavepoint(oldest)]
+    running.dropped_savepoints = {oldest}
+    running.look()
+    assert oldest not in names(running)
+
+
+def test_savepoints_of_users_push_no_own_one_out_of_the_list(running):
+    """It would never be deleted."""
+    complete_own_savepoints(running, 1)
+    [own] = names(running)
+    for number in range(MAX_STATUS_SAVEPOINTS + 2):
+        running.edit(savepointNonce=number)
+        running.look()
+        name = names(running)[0]
+        running.say(savepoints=[running.savepoint(name, SavepointState.COMPLETED, path=f"s3://p/{name}")])
+        running.look()
+    assert own in names(running) and len(names(running)) == MAX_STATUS_SAVEPOINTS

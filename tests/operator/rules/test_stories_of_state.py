@@ -5,13 +5,14 @@ from what they were told unless that has led to a checkpoint already, complete c
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
 from tests.operator.conftest import World
 
-from snapshot_engine.wire.control import StopMode, StopRequest
+from snapshot_engine.wire.control import FIRST_LINE, StopMode, StopRequest
 from snapshot_engine.wire.status import ExitCode, Phase
 from streamingjob_operator import actions as a
 from streamingjob_operator import naming
@@ -25,7 +26,7 @@ class State(NamedTuple):
     line: int
     """Grows with every beginning from nothing."""
     number: int
-    """Grows with every checkpoint."""
+    """Grows with every checkpoint: two of a line that have the same are the same."""
 
 
 @dataclass
@@ -43,8 +44,11 @@ class StatefulWorld(World):
         super().__init__()
         self.latest: State | None = None
         self.fence = 0
-        self.restore_done: str | None = None
-        self.all_done: set[str] = set()
+        self.line = FIRST_LINE
+        """The restore that the latest checkpoint goes back to."""
+        self.left: dict[str, State | None] = {}
+        """Those that another one followed, and what was completed last before that."""
+        self.completed: list[State] = []
         self.savepoints: dict[str, State] = {}
         self.drivers: dict[str, Driver] = {}
         self.lines = 0
@@ -76,9 +80,10 @@ class StatefulWorld(World):
         self.told.append(f"{driver.pod} starts from {driver.state} by {driver.restore}; latest is {self.latest}")
 
     def _starting_state(self, restore: RestorePoint | None) -> State:
-        if restore is None or restore.id == self.restore_done:
+        if restore is None or restore.id == self.line:
             return self.latest or self._nothing()
-        assert restore.id not in self.all_done, f"goes back to {restore} once more: {self.told}"
+        if restore.id in self.left:
+            return self.left[restore.id] or self._nothing()
         if restore.ignore_state:
             return self._nothing()
         return self.savepoints[restore.path] if restore.path is not None else self.latest or self._nothing()
@@ -89,10 +94,12 @@ class StatefulWorld(World):
 
     def complete_checkpoint(self, driver: Driver) -> None:
         assert driver.state is not None
-        driver.state = self.latest = driver.state._replace(number=driver.state.number + 1)
-        if driver.restore is not None:
-            self.restore_done = driver.restore.id
-            self.all_done.add(driver.restore.id)
+        if driver.restore is not None and driver.restore.id != self.line:
+            self.left.pop(driver.restore.id, None)
+            self.left[self.line], self.line = self.latest, driver.restore.id
+        number = 1 + max((each.number for each in self.completed if each.line == driver.state.line), default=0)
+        driver.state = self.latest = driver.state._replace(number=number)
+        self.completed.append(driver.state)
 
     def obey(self, driver: Driver) -> None:
         """Its order to stop, if it has one."""
@@ -111,11 +118,11 @@ class StatefulWorld(World):
 
 
 class Story:
-    def __init__(self, seed: int, *, rewinds: bool) -> None:
+    def __init__(self, seed: int, more: tuple[Callable[["Story"], None], ...] = ()) -> None:
         self.random = random.Random(seed)
         self.world = StatefulWorld()
         self.world.spec["recovery"] = {"maxRestarts": 3, "window": "24h"}
-        self.kinds = (*EVENT_KINDS, *REWINDS) if rewinds else EVENT_KINDS
+        self.kinds = (*EVENT_KINDS, *more)
         self.nonce = 0
 
     def tell(self) -> None:
@@ -190,6 +197,19 @@ def the_driver_works(story: Story) -> None:
             story.world.complete_checkpoint(driver)
 
 
+def the_driver_works_unseen(story: Story) -> None:
+    """All its regions run, and it completes a checkpoint, before the operator hears of it."""
+    the_driver_starts(story)
+    driver = story.world.living_driver()
+    if driver is not None:
+        story.world.complete_checkpoint(driver)
+
+
+def the_driver_fails_for_good(story: Story) -> None:
+    if story.world.living_driver() is not None:
+        story.world.end_driver(ExitCode.UNREADABLE_STATE, error="no such sink")
+
+
 def the_driver_obeys(story: Story) -> None:
     driver = story.world.living_driver()
     if driver is not None:
@@ -250,11 +270,19 @@ EVENT_KINDS = (
     time_passes,
 )
 REWINDS = (change_without_state, go_back)
+WITHOUT_STATE = (
+    change_without_state,
+    change_without_state,
+    the_driver_works_unseen,
+    the_driver_works_unseen,
+    the_driver_fails_for_good,
+    the_driver_fails_for_good,
+)
 
 
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_a_job_that_nobody_sent_back_never_goes_back(seed):
-    story = Story(seed, rewinds=False)
+    story = Story(seed)
     world = story.world
     start = world.start_driver
 
@@ -270,5 +298,47 @@ def test_a_job_that_nobody_sent_back_never_goes_back(seed):
 
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_a_job_that_was_sent_back_goes_back_once_each_time(seed):
-    """`_starting_state` forbids more."""
-    Story(seed, rewinds=True).tell()
+    story = Story(seed, REWINDS)
+    forbid_going_back_twice(story)
+    story.tell()
+
+
+def forbid_going_back_twice(story: Story) -> None:
+    """But for a rollback, which goes back from where it should not have gone."""
+    world, begun = story.world, set[str]()
+    start = world.start_driver
+
+    def start_and_compare(driver: Driver) -> None:
+        name = driver.restore.id if driver.restore is not None and driver.state is None else None
+        start(driver)
+        if name is None or driver.state is None or driver.state == world.latest:
+            return
+        rolls_back = world.status.get("operation", {}).get("kind") == "Rollback"
+        assert rolls_back or name not in begun or name not in world.left, world.told
+        begun.add(name)
+
+    world.start_driver = start_and_compare  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("seed", range(3 * STORIES))
+def test_a_change_without_state_that_is_rolled_back_costs_none(seed):
+    story = Story(seed, WITHOUT_STATE)
+    world, good = story.world, dict[str, int]()
+    start = world.start_driver
+
+    def start_and_compare(driver: Driver) -> None:
+        """The last good spec's own state, as it was when that ran last."""
+        rolls_back = world.status.get("operation", {}).get("kind") == "Rollback"
+        fresh = driver.state is None
+        start(driver)
+        spec = world.status["driver"]["specHash"]
+        if driver.state is None:
+            return
+        if fresh and rolls_back and spec in good and world.step == "Start":
+            ended = [each for each in world.completed if each.line == good[spec]]
+            expected = ended[-1] if ended else None
+            assert expected is None or driver.state == expected, (expected, driver.state, world.told)
+        good[spec] = driver.state.line
+
+    world.start_driver = start_and_compare  # type: ignore[method-assign]
+    story.tell()

@@ -1,5 +1,6 @@
 """What the cluster refuses is said in a condition, costs nothing, and is tried again until it works."""
 
+import asyncio
 import contextlib
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -102,6 +103,27 @@ async def test_what_is_refused_keeps_nothing_else_from_being_done(api, running, 
     assert TakeSavepoint in told
     reasons = [body["reason"] for (kind, _, _), body in api.objects.items() if kind == EVENTS]
     assert "SavepointRequested" in reasons
+
+
+async def test_what_is_refused_holds_up_nothing_that_is_due_sooner(api, running):
+    """A driver is restarted after its own pause, and not after that of something else which does not work."""
+    refuse(api, NO_ACCOUNT, CONFIG_MAPS)
+    running.change(parallelism=4)
+    queue = running.controller.queue
+    for _ in range(9):
+        await queue._work_once(running.uid)
+    assert queue._next_retry(running.uid) == 60.0
+    ended = {"name": "driver", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+    for name in ("orders-driver-1", "orders-driver-2"):  # the first restart is at once
+        pod = api.objects[PODS, "shop", name]
+        status = {"phase": "Failed", "containerStatuses": [ended]}
+        running.controller.pod_seen(api.put(PODS, {**pod, "status": status}), deleted=False)
+        for _ in range(3):
+            queue._queued.clear()  # as a worker does that takes it
+            await queue._work_once(running.uid)
+    assert "notBefore" in running.status["launch"]
+    due = queue._timers[running.uid].when() - asyncio.get_running_loop().time()
+    assert due < 11
 
 
 async def test_an_operator_without_an_answer_to_its_launch_looks_before_it_launches_again(api, shell):
