@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 include $(wildcard make/*.mk)
 
 help:  ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## the virtual environment with everything installed
 $(STAMP): pyproject.toml

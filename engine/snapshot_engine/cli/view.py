@@ -65,6 +65,12 @@ class LineView(View):
         if traceback:
             click.echo(traceback.rstrip())
 
+    def all_failed(self, reason: str) -> None:
+        _line(f"all regions failed: {reason}")
+
+    def commit_failed(self, operator: str, message: str) -> None:
+        _line(message)
+
     def region_finished(self, run: RegionRun) -> None:
         _line(f"region {run.region} has finished")
 
@@ -115,10 +121,19 @@ class LiveView(View):
             await asyncio.to_thread(draw, board.snapshot())
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
+        self._above(f"region {run.region} failed: {cause}: {message}")
+        if traceback:
+            self._above(traceback.rstrip(), style="dim")
+
+    def all_failed(self, reason: str) -> None:
+        self._above(f"all regions failed: {reason}")
+
+    def commit_failed(self, operator: str, message: str) -> None:
+        self._above(message)
+
+    def _above(self, text: str, style: str = "red") -> None:
         if self._live is not None:
-            self._live.console.print(Text(f"region {run.region} failed: {cause}: {message}", style="red"))
-            if traceback:
-                self._live.console.print(Text(traceback.rstrip(), style="dim"))
+            self._live.console.print(Text(text, style=style))
 
 
 class JsonView(View):
@@ -142,6 +157,12 @@ class JsonView(View):
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
         _event("regionFailed", region=str(run.region), cause=cause, message=message, traceback=traceback)
+
+    def all_failed(self, reason: str) -> None:
+        _event("allFailed", message=reason)
+
+    def commit_failed(self, operator: str, message: str) -> None:
+        _event("commitFailed", operator=operator, message=message)
 
     def region_finished(self, run: RegionRun) -> None:
         _event("regionFinished", region=str(run.region))

@@ -10,6 +10,7 @@ from typing import Any
 
 from snapshot_engine.connectors.protocols import Sink, SweptJob
 from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.runtime.failure_report import summary
 from snapshot_engine.storage.manifest import Manifest
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Committer:
         graph: JobGraph,
         job: SweptJob,
         on_commit: Callable[[str, int], None] = lambda _uid, _count: None,
-        on_failure: Callable[[str], None] = lambda _uid: None,
+        on_failure: Callable[[str, str], None] = lambda _uid, _message: None,
     ) -> None:
         self._job = job
         self._on_commit = on_commit
@@ -78,9 +79,10 @@ class Committer:
                 await asyncio.to_thread(sink.commit, committables)
                 return
             except Exception as error:
-                log.warning("sink %r did not commit (try %d of %d): %s", name, attempt, MOST_TRIES, error)
-                last = error
-                self._on_failure(uid)
+                last = summary(error)
+                message = f"sink {name!r} did not commit (try {attempt} of {MOST_TRIES}): {last}"
+                log.warning("%s", message)
+                self._on_failure(uid, message)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
-        raise CommitFailed(f"sink {name!r} failed to commit {MOST_TRIES} times, the last time with: {last}") from last
+        raise CommitFailed(f"sink {name!r} failed to commit {MOST_TRIES} times, the last time with: {last}")

@@ -34,5 +34,5 @@ class SinkMetrics(JobEvents):
     def committed(self, operator: str, count: int) -> None:
         self._commits.labels(self._job, self._labels.vertex_of_operator(operator)).inc(count)
 
-    def commit_failed(self, operator: str) -> None:
+    def commit_failed(self, operator: str, message: str) -> None:
         self._commit_failures.labels(self._job, self._labels.vertex_of_operator(operator)).inc()

@@ -75,3 +75,25 @@ def test_no_colours_in_a_pipe(capsys) -> None:
     view.view_for("text", plain=False).say("stopped", good=False)
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_why_the_whole_job_restarts_is_told_before_it_does(output: str, capsys) -> None:
+    view.view_for(output, plain=True).all_failed("sink 'Table' failed to commit 8 times")
+    assert "sink 'Table' failed to commit 8 times" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_commit_that_is_tried_again_is_told_with_its_reason(output: str, capsys) -> None:
+    view.view_for(output, plain=True).commit_failed("out", "sink 'Table' did not commit (try 1 of 8): it is locked")
+    assert "sink 'Table' did not commit (try 1 of 8): it is locked" in capsys.readouterr().out
+
+
+async def test_above_the_live_table_stands_why_the_whole_job_restarts(board, capsys) -> None:
+    live = view.LiveView()
+    with live.showing(board, 1):
+        live.commit_failed("out", "sink 'Table' did not commit (try 1 of 8): it is locked")
+        live.all_failed("it could not commit")
+    said = capsys.readouterr().out
+    assert "try 1 of 8" in said
+    assert "all regions failed: it could not commit" in said
