@@ -114,6 +114,8 @@ class CheckpointStore(CheckpointCatalog):
     @property
     def left_line(self) -> LeftLine | None:
         """What the restore that this driver was launched with has led to, if it was left by another one meanwhile."""
+        if self._restore_id is None:  # also where a command only looks at what a driver would start from
+            return None
         return next((line for line in self._ownership.current.left if line.id == self._restore_id), None)
 
     def end_of(self, line: LeftLine) -> Manifest | None:
