@@ -17,6 +17,7 @@ from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
+from snapshot_engine.wire import control
 
 STORAGE = StorageConfig("/nowhere", Layout("ns", "job"))
 
@@ -101,3 +102,7 @@ def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path)
     assert store.left_line is None
     with pytest.raises(NoSuchCheckpoint, match=r"before its first restore.*restoreFrom"):
         starting_checkpoint(settings, store)
+
+
+def test_operator_and_storage_name_the_first_line_alike() -> None:
+    assert control.FIRST_LINE == FIRST_LINE
