@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from snapshot_engine.cli.console import console
 from snapshot_engine.cli.status_table import human_bytes
 from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import open_job_store, storage_uri_of
@@ -39,10 +39,10 @@ def list_checkpoints(manifest: Path, overrides: Sequence[str], output: str) -> N
     table = Table("Id", "Outcome", "Completed", "Duration", "Size", "Kept", box=None, header_style="bold")
     for entry in reversed(history):
         table.add_row(*_row(entry, retained))
-    console = Console()
-    console.print(table)
+    out = console()
+    out.print(table)
     for path in store.savepoints():
-        console.print(f"savepoint {path}")
+        out.print(f"savepoint {path}")
 
 
 def _row(entry: Any, retained: set[int]) -> list[str]:
@@ -69,14 +69,11 @@ def inspect_checkpoint(manifest: Path, which: str | None, overrides: Sequence[st
 
 
 def _show(found: Manifest, verified: bool) -> None:
-    console = Console()
-    took = 1000 * (found.completed_at - found.triggered_at)
-    what = f"savepoint {found.savepoint}" if found.savepoint else f"checkpoint {found.checkpoint}"
-    console.print(
-        f"[bold]{what}[/bold] of {found.job}, generation {found.generation}, {took:.0f} ms, {human_bytes(found.size())}"
-    )
+    out = console()
+    took, size = 1000 * (found.completed_at - found.triggered_at), human_bytes(found.size())
+    out.print(f"[bold]{found.title}[/bold] of {found.job}, generation {found.generation}, {took:.0f} ms, {size}")
     if verified:
-        console.print("every piece matches its checksum")
+        out.print("every piece matches its checksum")
     table = Table(
         "Vertex", "Subtasks", "Operator", "State", "Pieces", "Size", "To commit", box=None, header_style="bold"
     )
@@ -92,12 +89,12 @@ def _show(found: Manifest, verified: bool) -> None:
                 human_bytes(sum(piece.size for piece in pieces)),
                 str(sum(len(state.committables) for state in states)),
             )
-    console.print(table)
+    out.print(table)
     if found.critical_path:
-        console.print("[bold]critical path[/bold]")
+        out.print("[bold]critical path[/bold]")
         for step in found.critical_path:
             times = step.timings
-            console.print(
+            out.print(
                 f"  {step.subtask}: waited {1000 * times.start_delay:.1f} ms, "
                 f"synchronous {1000 * times.sync:.1f} ms, asynchronous {1000 * times.async_:.1f} ms",
                 highlight=False,

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.live import Live
 
+from snapshot_engine.cli.console import console
 from snapshot_engine.cli.control import JobClient
 from snapshot_engine.cli.status_table import AT_WORK, human_bytes, human_seconds, slowest_of, status_table
 from snapshot_engine.wire import control
@@ -19,8 +19,6 @@ from snapshot_engine.wire.manifest import ManifestError
 from snapshot_engine.wire.status import CheckpointOutcome, JobStatus
 
 PAUSE_SECONDS = 0.5
-PIPE_WIDTH = 200
-"""Nothing is cut off or left out for whoever reads it with grep."""
 
 
 def show_status(client: JobClient, output: str) -> None:
@@ -28,8 +26,7 @@ def show_status(client: JobClient, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(answer["status"], indent=2))
         return
-    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
-    console.print(status_table(_status_in(answer), client.url))
+    console().print(status_table(_status_in(answer), client.url))
 
 
 def watch_status(client: JobClient, output: str) -> None:

@@ -53,6 +53,8 @@ class KeyExtractOperator(Operator):
         remaining = iter(values)
         try:
             keys = list(map(self.fn, remaining))
+            if len(keys) < len(values):
+                raise StopIteration  # the function's: `map` takes it for the end
         except Exception as error:
             record = values[len(values) - remaining.__length_hint__() - 1]
             raise UserFunctionError(self.name, "the key function", error, record, has_record=True) from error

@@ -37,7 +37,10 @@ class _RecordOperator(Operator):
     def _call_all(self, values: Any) -> list[Any]:
         remaining = iter(values)
         try:
-            return list(map(self.fn, remaining))
+            results = list(map(self.fn, remaining))
+            if len(results) < len(values):
+                raise StopIteration  # the function's: `map` takes it for the end
+            return results
         except Exception as error:
             self._failed(error, values, remaining)
 

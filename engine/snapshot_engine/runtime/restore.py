@@ -123,7 +123,7 @@ class Restore:
         missing = sorted(uid for uid, node in nodes.items() if node.stateful and uid not in known and self._operators)
         if manifest.key_groups != self._graph.key_groups:
             raise UnmatchedState(
-                f"checkpoint {manifest.checkpoint} has {manifest.key_groups} key groups, the job now "
+                f"{manifest.title} has {manifest.key_groups} key groups, the job now "
                 f"{self._graph.key_groups}: the number of key groups can never change for a job"
             )
         if (unknown or missing) and not allowed:
@@ -137,7 +137,7 @@ def _relevant(stored: Any, index: int, rescaled: bool) -> list[SubtaskSnapshot]:
 
 
 def _explain(manifest: Manifest, unknown: list[str], missing: list[str], there: list[str]) -> str:
-    lines = [f"checkpoint {manifest.checkpoint} does not fit the pipeline:"]
+    lines = [f"{manifest.title} does not fit the pipeline:"]
     if unknown:
         lines.append(f"  it holds state of {', '.join(unknown)}, which the pipeline does not have")
     if missing:

@@ -125,6 +125,11 @@ class Manifest:
     """The savepoint's name: then all paths are relative to the manifest's own folder."""
     critical_path: tuple[PathStep, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """As its owner calls it."""
+        return f"savepoint {self.savepoint}" if self.savepoint else f"checkpoint {self.checkpoint}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "checkpoint": self.checkpoint,

@@ -14,6 +14,12 @@ from click.testing import CliRunner, Result
 
 from snapshot_engine.cli import main
 from snapshot_engine.cli.running import announce, withdraw
+from snapshot_engine.protocol.elements import Attempt
+from snapshot_engine.runtime.embedded import open_job_store
+from snapshot_engine.runtime.job_settings import settings_of
+from snapshot_engine.state.handles import OperatorState
+from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
+from snapshot_engine.wire.manifest import load_manifest
 
 PIPELINE = """
 from snapshot_engine.api import Environment
@@ -206,6 +212,20 @@ def test_a_job_without_checkpoints_is_listed_as_such(tmp_path: Path) -> None:
     result = invoke("checkpoints", write_job(tmp_path))
     assert result.exit_code == 0, result.output
     assert "no checkpoint" in result.output
+
+
+def test_long_names_are_whole_for_whoever_reads_a_checkpoint_in_a_pipe(tmp_path: Path) -> None:
+    uid = "bids-of-auctions-that-were-opened-by-people-in-the-north"
+    job = write_job(tmp_path)
+    store = open_job_store(settings_of(load_manifest(job), str(tmp_path / ".streamingjob" / "checkpoints")))
+    store.acquire("embedded-default-job")
+    vertex = VertexSnapshot(1, {0: SubtaskSnapshot(Attempt(1, 1), (OperatorState(uid, "source"),))})
+    store.complete(
+        Manifest(store.next_checkpoint_id(), store.generation, "job", "uid", 0.0, 1.0, 128, {uid: vertex}), retained=3
+    )
+    result = invoke("inspect", job)
+    assert result.exit_code == 0, result.output
+    assert result.output.count(uid) == 2  # as a vertex and as its operator
 
 
 def test_a_time_without_a_unit_is_told_before_anything_is_read(tmp_path: Path) -> None:

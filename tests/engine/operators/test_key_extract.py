@@ -63,3 +63,8 @@ def test_plain_records_keep_their_packed_form(bench: Any) -> None:
     out = bench.open(operator)
     operator.process(0, batch)
     assert out.data[0].column(HIDDEN_KEY).equals(out.data[0].column("value"))
+
+
+def test_a_stop_iteration_of_the_function_names_the_record(bench: Any) -> None:
+    with pytest.raises(UserFunctionError, match=r"raised StopIteration\n  on the record: Row\(id=2\)"):
+        keys(bench, lambda row: next(iter(())) if row.id == 2 else row.id)

@@ -126,6 +126,18 @@ def test_an_exception_shows_the_operator_the_record_and_the_users_own_line(
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def first_of_none(row: Any) -> Any:
+    return next(iter(())) if row.id == 3 else row
+
+
+@pytest.mark.parametrize("operator", [MapOperator(first_of_none, ROWS, PLAIN), FilterOperator(first_of_none, ROWS)])
+def test_a_stop_iteration_is_an_error_like_any_other_and_loses_no_rows_in_silence(bench: Any, operator: Any) -> None:
+    out = bench.open(operator)
+    with pytest.raises(UserFunctionError, match=r"raised StopIteration\n  on the record: Row\(id=3, at=30\)"):
+        operator.process(0, BATCH)
+    assert out.data == []
+
+
 def test_a_long_record_is_cut_in_messages(bench: Any) -> None:
     operator = MapOperator(lambda value: value.missing, StreamType(RECORDS), StreamType(RECORDS))
     bench.open(operator)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobGraph, JobVertex, OperatorNode, SourceLocation
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.protocol.elements import Attempt, SubtaskId
-from snapshot_engine.runtime.restore import Restore
+from snapshot_engine.runtime.restore import Restore, UnmatchedState
 from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
 
@@ -29,6 +31,13 @@ def _restore(graph: ExecutionGraph, stored: dict[str, tuple[bool, Sequence[str]]
         for uid, (finished, operators) in stored.items()
     }
     return Restore(Manifest(1, 1, "test", "uid", 0.0, 0.0, graph.graph.key_groups, vertices), graph)
+
+
+def test_a_savepoint_that_does_not_fit_is_called_by_the_name_its_owner_gave_it() -> None:
+    graph = _graph(["source"])
+    manifest = Manifest(5, 1, "test", "uid", 0.0, 0.0, graph.graph.key_groups + 1, {}, savepoint="before-upgrade")
+    with pytest.raises(UnmatchedState, match="savepoint before-upgrade has"):
+        Restore(manifest, graph)
 
 
 def _state(uid: str) -> OperatorState:
