@@ -104,7 +104,7 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_):
         array = _number_column(values, type_)
     if array is None:
-        if pa.types.is_nested(type_):
+        if pa.types.is_nested(type_) and _may_be_cut_off(type_):
             for value in values:
                 _check_nested(value, type_)
         array = pa.array(values, type_)
@@ -129,6 +129,13 @@ def _checked_numbers(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     for value in values:
         _check_integer(value)
     return pa.array(values, type_)
+
+
+def _may_be_cut_off(type_: pa.DataType) -> bool:
+    """Whether it is worth while to look at each value of a nested type."""
+    if pa.types.is_integer(type_) or pa.types.is_struct(type_):
+        return True
+    return any(_may_be_cut_off(type_.field(number).type) for number in range(type_.num_fields))
 
 
 def _check_nested(value: Any, type_: pa.DataType) -> None:

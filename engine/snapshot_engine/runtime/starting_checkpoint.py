@@ -7,10 +7,11 @@ import logging
 
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.current import FIRST_LINE, Retained
+from snapshot_engine.storage.current import Retained
 from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import PieceReader
+from snapshot_engine.wire.control import FIRST_LINE
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snapshot_engine.storage import document
+from snapshot_engine.wire.control import FIRST_LINE
 
 CURRENT_VERSION = 1
-FIRST_LINE = "first"
-"""What the checkpoints from before any restore are a line of."""
 _NAME = "current"
 
 

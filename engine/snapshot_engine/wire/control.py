@@ -53,6 +53,7 @@ def savepoint_path(name: str) -> str:
 
 
 FIRST_LINE = "first"
+"""What the checkpoints from before any restore are a line of; `current.json` has it too."""
 
 
 class Environment(StrEnum):

@@ -11,45 +11,19 @@ import pytest
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.starting_checkpoint import goes_on, readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
-from snapshot_engine.storage.current import FIRST_LINE
 from snapshot_engine.storage.errors import NoSuchCheckpoint
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
-from snapshot_engine.wire import control
+from snapshot_engine.wire.control import FIRST_LINE
 
 STORAGE = StorageConfig("/nowhere", Layout("ns", "job"))
 
 
-def test_a_savepoint_that_is_deleted_after_it_was_listed_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = CheckpointStore(LocalBlobs(tmp_path), "ns", "job")
-    store.acquire("uid")
-    for name in ("gone", "kept"):
-        manifest = Manifest(
-            checkpoint=store.next_checkpoint_id(),
-            generation=store.generation,
-            job="job",
-            job_uid="uid",
-            triggered_at=0.0,
-            completed_at=1.0,
-            key_groups=128,
-            vertices={},
-            critical_path=(),
-        )
-        store.complete_savepoint(manifest, name)
-    listed = store.savepoints()
-    monkeypatch.setattr(store, "savepoints", lambda: listed)
-    store.delete_savepoint("gone")
-    assert [found.checkpoint for found in readable_manifests(store)] == [manifest.checkpoint]
-
-
-def _completed(store: CheckpointStore) -> int:
-    number = store.next_checkpoint_id()
-    manifest = Manifest(
-        checkpoint=number,
+def _manifest(store: CheckpointStore) -> Manifest:
+    return Manifest(
+        checkpoint=store.next_checkpoint_id(),
         generation=store.generation,
         job="job",
         job_uid="uid",
@@ -59,9 +33,27 @@ def _completed(store: CheckpointStore) -> int:
         vertices={},
         critical_path=(),
     )
+
+
+def test_a_savepoint_that_is_deleted_after_it_was_listed_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(LocalBlobs(tmp_path), "ns", "job")
+    store.acquire("uid")
+    for name in ("gone", "kept"):
+        manifest = _manifest(store)
+        store.complete_savepoint(manifest, name)
+    listed = store.savepoints()
+    monkeypatch.setattr(store, "savepoints", lambda: listed)
+    store.delete_savepoint("gone")
+    assert [found.checkpoint for found in readable_manifests(store)] == [manifest.checkpoint]
+
+
+def _completed(store: CheckpointStore) -> int:
+    manifest = _manifest(store)
     for replaced in store.complete(manifest, retained=1):
         store.delete_checkpoint(replaced)
-    return number
+    return manifest.checkpoint
 
 
 def _driver(folder: Path, restore_id: str | None, **wishes: Any) -> tuple[CheckpointStore, JobSettings]:
@@ -102,7 +94,3 @@ def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path)
     assert store.left_line is None
     with pytest.raises(NoSuchCheckpoint, match=r"before its first restore.*restoreFrom"):
         starting_checkpoint(settings, store)
-
-
-def test_operator_and_storage_name_the_first_line_alike() -> None:
-    assert control.FIRST_LINE == FIRST_LINE

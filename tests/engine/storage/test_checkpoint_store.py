@@ -14,12 +14,12 @@ import pytest
 
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_store import WAY_BACK_SECONDS, CheckpointStore
-from snapshot_engine.storage.current import FIRST_LINE
 from snapshot_engine.storage.errors import CorruptCheckpoint, NoIdsLeft, NoSuchCheckpoint, StorageError
 from snapshot_engine.storage.faulty import Crashed, Fault, FaultyBlobs
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.memory import MemoryBlobs
 from snapshot_engine.storage.pieces import PieceReader
+from snapshot_engine.wire.control import FIRST_LINE
 
 Paths = Callable[[BlobStore], list[str]]
 
