@@ -16,6 +16,7 @@ from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
 from snapshot_engine.graph.logical import LogicalGraph, LogicalNode
 from snapshot_engine.graph.problems import PlanError, Problem
+from snapshot_engine.graph.shipping_checks import check_shipping
 from snapshot_engine.graph.uids import assign_uids
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.protocol.elements import Mode
@@ -53,6 +54,7 @@ def plan_graph(logical: LogicalGraph, options: PlanOptions) -> JobGraph:
     pipeline_checks.check_edges(logical, edges, parallelism)
     loop_checks.check_no_other_cycles(logical)
     loop_checks.check_exchanges_inside(logical, edges)
+    check_shipping(logical, options.extra.get("local_modules", ()))
     problems = [finding.to_problem() for finding in logical.problems]
     warnings = [finding.to_problem() for finding in logical.warnings]
     graph = None
