@@ -155,7 +155,7 @@ class ArrowBatchOperator(_BatchOperator):
             return (result,)
         if isinstance(result, pa.Table):
             return cast(Iterable[Any], result.to_batches())
-        return () if result is None else cast(Iterable[Any], result)
+        return cast(Iterable[Any], _not_none(result, "batch", "batch.slice(0, 0)"))
 
 
 class PandasBatchOperator(_BatchOperator):
@@ -167,7 +167,7 @@ class PandasBatchOperator(_BatchOperator):
         import pandas as pd
 
         result = self.fn(batch.to_pandas())
-        frames = (result,) if isinstance(result, pd.DataFrame) else () if result is None else result
+        frames = (result,) if isinstance(result, pd.DataFrame) else _not_none(result, "frame", "frame.head(0)")
         for frame in frames:
             yield self._batch_of(frame)
 
@@ -179,6 +179,13 @@ class PandasBatchOperator(_BatchOperator):
             return rest
         arrays = [pa.Array.from_pandas(frame[name], type=type_) for name, type_ in maps.items()]
         return pa.RecordBatch.from_arrays([*rest.columns, *arrays], names=[*rest.schema.names, *maps])
+
+
+def _not_none(result: Any, what: str, empty: str) -> Any:
+    """Taken for no rows, a forgotten `return` would lose them all, and nobody would hear of it."""
+    if result is None:
+        raise TypeError(f"it returned None: return a {what}, or {empty} for no rows")
+    return result
 
 
 def _holds_map(type_: pa.DataType) -> bool:

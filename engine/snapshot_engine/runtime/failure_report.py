@@ -56,7 +56,7 @@ def user_traceback(error: BaseException) -> str:
     return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(root)])
 
 
-def failing_operator(error: Exception, nodes: Mapping[int, OperatorNode]) -> Exception:
+def failing_operator(error: BaseException, nodes: Mapping[int, OperatorNode]) -> BaseException:
     """The error with the name of the operator that was at work, if it does not tell that itself.
 
     `nodes` are by the identity of their operators: whose method the innermost frame of an operator is.

@@ -110,7 +110,7 @@ class Slot:
             if self._deployed is not None:
                 self._deploy(self._deployed)
                 self._loop()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a function that calls sys.exit() is one that failed
             self._report(error)
         finally:
             self._close()
@@ -329,7 +329,7 @@ class Slot:
             copies=self._copies,
         )
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: Exception | SystemExit) -> None:
         lost = channel_key(error.channel) if isinstance(error, UnreadableInput) else None
         hopeless = lost is None and state_is_unreadable(error)
         named = failing_operator(error, self._parts.nodes())

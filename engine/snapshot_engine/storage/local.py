@@ -161,8 +161,10 @@ def _write_partial(target: Path, buffers: Iterable[Buffer]) -> tuple[Path, int, 
                 size += sum(map(len, views))
                 _write_all(file.fileno(), views)
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)  # a full disk: somebody will have to know which
         raise
     return partial, size, changed
 

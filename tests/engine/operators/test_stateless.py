@@ -177,9 +177,18 @@ def test_state_without_keys_is_refused_with_advice(bench: Any) -> None:
         bench.open(MapOperator(Stateful(), ROWS, PLAIN))
 
 
+@pytest.mark.parametrize(("kind", "empty"), [(ArrowBatchOperator, "slice(0, 0)"), (PandasBatchOperator, "head(0)")])
+def test_a_forgotten_return_is_not_taken_for_no_rows(bench: Any, kind: Any, empty: str) -> None:
+    operator = kind(lambda batch: None, ROWS, ROWS)
+    bench.open(operator, ROWS)
+    with pytest.raises(UserFunctionError, match="it returned None: return a ") as caught:
+        operator.process(0, BATCH)
+    assert empty in str(caught.value)
+
+
 def test_an_arrow_function_may_return_one_batch_several_or_none(bench: Any) -> None:
     operator = ArrowBatchOperator(
-        lambda batch: [batch.slice(0, 1), batch.slice(3)] if batch.num_rows > 1 else None, ROWS, ROWS
+        lambda batch: [batch.slice(0, 1), batch.slice(3)] if batch.num_rows > 1 else [], ROWS, ROWS
     )
     out = bench.open(operator, ROWS)
     operator.process(0, BATCH)

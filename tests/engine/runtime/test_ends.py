@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -298,3 +299,15 @@ def test_what_had_ended_before_a_restart_lies_still_after_it(tmp_path: Path, ste
     second = run_pipeline(pipeline, storage=tmp_path / "ck", interval=0.05, restarts=no_restarts)
     assert second.outcome is Outcome.FINISHED, second.message
     assert numbers_in(sink) == sorted([1, *range(COUNT)])
+
+
+def test_a_function_that_calls_exit_is_told_as_one_that_failed(tmp_path: Path) -> None:
+    """Not as a slot that was lost: nobody would find out why."""
+
+    def pipeline(env: Environment) -> None:
+        stream = env.from_source(numbers(), uid="numbers")
+        stream.map(lambda row: sys.exit("no licence")).sink_to(CollectSink(tmp_path / "out"), uid="out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", restarts=RestartConfig(per_region=0, per_job=0))
+    assert result.outcome is Outcome.FAILED
+    assert "SystemExit: no licence" in result.message, result.message
