@@ -166,7 +166,7 @@ class PandasBatchOperator(_BatchOperator):
     def _results(self, batch: pa.RecordBatch) -> Iterable[Any]:
         import pandas as pd
 
-        result = self.fn(batch.to_pandas())
+        result = self.fn(_frame_of(batch))
         frames = (result,) if isinstance(result, pd.DataFrame) else _not_none(result, "frame", "frame.head(0)")
         for frame in frames:
             yield self._batch_of(frame)
@@ -179,6 +179,22 @@ class PandasBatchOperator(_BatchOperator):
             return rest
         arrays = [pa.Array.from_pandas(frame[name], type=type_) for name, type_ in maps.items()]
         return pa.RecordBatch.from_arrays([*rest.columns, *arrays], names=[*rest.schema.names, *maps])
+
+
+def _frame_of(batch: pa.RecordBatch) -> Any:
+    """Integers beside nulls are pandas' nullable ones: as floats, which is its habit, large ones would change."""
+    frame = batch.to_pandas()
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if pa.types.is_integer(field.type) and column.null_count:
+            frame[field.name] = column.to_pandas(types_mapper=_nullable)
+    return frame
+
+
+def _nullable(type_: pa.DataType) -> Any:
+    """`Int64` for int64, `UInt8` for uint8."""
+    import pandas as pd
+
+    return pd.api.types.pandas_dtype(str(type_).replace("i", "I", 1).replace("u", "U", 1))
 
 
 def _not_none(result: Any, what: str, empty: str) -> Any:

@@ -235,6 +235,15 @@ def test_a_pandas_function_is_given_frames(bench: Any) -> None:
     assert out.records() == [(2, 10), (6, 30), (8, 40)]
 
 
+def test_large_integers_beside_nulls_pass_a_pandas_function_unchanged(bench: Any) -> None:
+    """As floats, which is what pandas makes of such a column unless it is told otherwise, they would change."""
+    large = 2**53 + 1
+    operator = PandasBatchOperator(lambda frame: frame.assign(id=frame.id + 1), ROWS, ROWS)
+    out = bench.open(operator, ROWS)
+    operator.process(0, pa.record_batch({"id": [large, None], "at": [10, 20]}, schema=SCHEMA))
+    assert out.records() == [(large + 1, 10), (None, 20)]
+
+
 def test_an_exception_in_a_batch_function_shows_the_users_line(bench: Any) -> None:
     def fail(batch: Any) -> Any:
         raise KeyError("town")
