@@ -26,7 +26,8 @@ class Engine:
     `checkpoints` says whether the engine can run with or without them ("optional"), always has them
     ("always": each micro-batch is one), or is not compared with them ("never"). `scale` is the share of a
     slice that the engine's checks take; a full one would take slow engines minutes. `layout`: which files it reads.
-    `topic_queries`: what it can also read from a Kafka topic.
+    `topic_queries`: what it can also read from a Kafka topic. `only_state`: it differs from another configuration only
+    in how it keeps state, so that queries without any are measured there.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Engine:
     parallelisms: tuple[int, ...] = (1, 2, 4)
     variables: dict[str, str] = field(default_factory=dict, hash=False)
     topic_queries: tuple[str, ...] = ()
+    only_state: bool = False
 
     def install(self) -> None:
         self.environment.install()
@@ -54,9 +56,12 @@ class Engine:
 
 @dataclass
 class Session:
+    """A worker. `warm_for`: the cell of which it has done so much that it gets no quicker."""
+
     engine: Engine
     worker: Worker
     versions: dict[str, str]
+    warm_for: str = ""
 
     def run(self, settings: Settings) -> Run:
         """Run once. What the run wrote stays in `directory_of` until the same query is run again."""

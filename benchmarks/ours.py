@@ -159,7 +159,7 @@ _COLUMNS = {
 
 
 class CheckpointTimes(JobEvents):
-    """Duration and size of every completed checkpoint."""
+    """Durations of the completed checkpoints, but for the one of final states that each bounded job ends with."""
 
     def __init__(self) -> None:
         self.durations: list[float] = []
@@ -172,7 +172,7 @@ class CheckpointTimes(JobEvents):
         self.aborted += 1
 
     def facts(self) -> dict[str, Any]:
-        milliseconds = [round(seconds * 1000, 1) for seconds in self.durations]
+        milliseconds = [round(seconds * 1000, 1) for seconds in self.durations[:-1]]
         return {"completed": len(milliseconds), "failed": self.aborted, "duration_ms": milliseconds}
 
 

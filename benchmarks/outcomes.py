@@ -32,6 +32,8 @@ def takes_part(engine: Engine, settings: Settings) -> bool:
         return False
     if settings.parallelism not in engine.parallelisms:
         return False
+    if engine.only_state and not QUERIES[settings.query].stateful:
+        return False
     if QUERIES[settings.query].stateful and not settings.checkpoint_interval_ms:
         return engine.checkpoints != "always"
     return engine.checkpoints != "never" or not settings.checkpoint_interval_ms

@@ -31,16 +31,12 @@ def ratios_of(entries: list[Entry], engine: str) -> dict[str, float]:
 
 
 def ratios_to_best_peer(entries: list[Entry], engine: str) -> Iterator[Ratio]:
-    """One for each cell in which a peer ran too. An engine's own variants, whose names begin with its name, are no
-    peers."""
-    for mine in entries:
-        if mine["engine"] != engine or not mine["repetitions"]:
-            continue
-        peers = [
-            other
-            for other in entries
-            if not other["engine"].startswith(engine) and other["repetitions"] and cell_key(other) == cell_key(mine)
-        ]
+    """One for each cell in which a peer ran too, and long enough. An engine's own variants, whose names begin with its
+    name, are no peers."""
+    counting = [entry for entry in entries if entry["repetitions"] and entry["net"]]
+    for mine in (entry for entry in counting if entry["engine"] == engine):
+        others = (entry for entry in counting if not entry["engine"].startswith(engine))
+        peers = [other for other in others if cell_key(other) == cell_key(mine)]
         if peers:
             best = max(peers, key=lambda peer: peer["rows_per_core_s"])
             quickest = max(rate for peer in peers for rate in peer["all_rows_per_core_s"])

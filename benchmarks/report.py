@@ -35,6 +35,8 @@ def entry_of(outcome: Outcome) -> Entry:
         "input": settings.input,
         "verdict": outcome.verdict,
         "repetitions": len(outcome.runs) if outcome.equal else 0,
+        "slices": outcome.slices,
+        "net": all(run.short is not None for run in outcome.runs),
     }
     if not (outcome.equal and outcome.runs):
         return entry
@@ -111,8 +113,9 @@ def _cell_lines(cell: list[Entry]) -> list[str]:
         f"{first['keys']:,} {first['key_type']} keys, {first['parallelism']} slots, from {_INPUTS[first['input']]}, "
         + (f"checkpoints each {interval} ms" if interval else "no checkpoints"),
         "",
-        "| engine | rows per core-second | ± | of best peer's | rows/s | ± | peak memory | checkpoint | rows | runs |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| engine | rows per core-second | ± | of best peer's | rows/s | ± | peak memory | checkpoints | rows "
+        "| seconds | runs |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     measured = [entry for entry in cell if entry["repetitions"]]
     best = max((entry["rows_per_core_s"] for entry in measured if not is_ours(entry["engine"])), default=None)
@@ -128,19 +131,21 @@ def _row(entry: Entry, best: float | None) -> str:
         f"| {entry['engine']} | {entry['rows_per_core_s']:,.0f} | {spreads['rows_per_core_s']:.0%} | {ratio} "
         f"| {entry['rows_per_s']:,.0f} | {spreads['rows_per_s']:.0%} "
         f"| {entry['peak_memory'] / 2**20:,.0f} MiB | {_checkpoint(entry)} "
-        f"| {entry['rows']:,} | {entry['repetitions']} |"
+        f"| {entry['rows']:,} | {entry['seconds']:.1f}{'' if entry['net'] else ', too short'} "
+        f"| {entry['repetitions']} |"
     )
 
 
 def _checkpoint(entry: Entry) -> str:
-    """The median of a checkpoint's duration, as each engine tells it; of Structured Streaming that of a batch."""
+    """How many there were in the last run and the median of their durations, as each engine tells it; of Structured
+    Streaming, whose batches are its checkpoints, that of a batch."""
     facts = entry["facts"].get("checkpoints", {})
     told = facts.get("duration_ms") or facts.get("batch_ms")
     if not told:
-        return ""
+        return "none"
     # Flink's is the word NaN where it has completed none.
     milliseconds = float(told["p50"]) if isinstance(told, dict) else median(told)
-    return "" if isnan(milliseconds) else f"{milliseconds:,.0f} ms"
+    return "none" if isnan(milliseconds) else f"{facts.get('completed', 0)} of {milliseconds:,.0f} ms"
 
 
 def _configuration_lines(entries: list[Entry]) -> list[str]:

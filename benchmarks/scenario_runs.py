@@ -2,14 +2,17 @@
 report, which shows them as one table each."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.environments import FLINK, PROJECT, SPARK, Environment
-from benchmarks.paths import REPOSITORY
+from benchmarks.paths import OUT, REPOSITORY
 
 Row = dict[str, Any]
 
@@ -27,11 +30,16 @@ class Scenario:
     def run(self) -> bool:
         self.environment.install()
         command = [str(self.environment.python), "-m", f"benchmarks.scenarios.{self.name}", *self.arguments]
+        (OUT / f"{self.name}.json").unlink(missing_ok=True)  # what fails has no figures, rather than old ones
+        running = subprocess.Popen(command, cwd=REPOSITORY, start_new_session=True)
         try:
-            return subprocess.run(command, cwd=REPOSITORY, timeout=self.seconds).returncode == 0
+            return running.wait(self.seconds) == 0
         except subprocess.TimeoutExpired:
             print(f"{self.name} did not end within {self.seconds} s", flush=True)
             return False
+        finally:
+            with suppress(ProcessLookupError):  # with all that it started: the next scenario has the machine alone
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 SCENARIOS = (
@@ -72,19 +80,8 @@ def read_scenarios(directory: Path) -> dict[str, list[Row]]:
     for scenario in SCENARIOS:
         file = directory / f"{scenario.name}.json"
         if file.exists():
-            found[scenario.name] = list(_rows(json.loads(file.read_text())))
+            found[scenario.name] = json.loads(file.read_text())
     return found
-
-
-def _rows(figures: Any, *names: str) -> Iterator[Row]:
-    """A list of rows as it is; of nested dictionaries one row for each innermost, with the names on the way to it."""
-    if isinstance(figures, list):
-        yield from figures
-    elif any(isinstance(value, dict) for value in figures.values()):
-        for name, value in figures.items():
-            yield from _rows(value, *names, name)
-    else:
-        yield {"case": ", ".join(names), **figures}
 
 
 def render_scenarios(found: dict[str, list[Row]]) -> list[str]:

@@ -54,7 +54,7 @@ class Run:
 
         Rates are then taken from what lies between the two, so that a fixed cost of some seconds (planning, a
         mini-cluster) is not taken for the price of rows. Where the difference is too small to mean anything, they
-        stay gross.
+        stay gross, and are in no ratio.
         """
         clearly_longer = self.seconds > 1.5 * short.seconds and self.cpu_seconds > 1.5 * short.cpu_seconds
         return replace(self, short=short) if clearly_longer and self.rows > short.rows else self

@@ -1,6 +1,7 @@
-"""How many rows a run gets: few for a check, enough for the wanted time when it is measured."""
+"""How many rows a run gets: few for a check, enough for the wanted time when it is measured, by a warm engine."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from benchmarks.nexmark.events import EVENTS_PER_EPOCH
 from benchmarks.settings import Run, Settings
@@ -8,22 +9,47 @@ from benchmarks.settings import Run, Settings
 CHECK_EVENTS = 200_000
 CHECK_SLICES = 2
 CHECK_EVENT_SECONDS = 32
-MOST_SLICES = 1_000
-SIZES = (1, 10, 50, 200, MOST_SLICES)
+CHECK_INTERVAL_MS = 100
+"""Checks are short; their results should have come through checkpoints all the same."""
+SIZES = (1, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 3_000)
 """Slices of a run: one of these, so that engines share files and files can be made beforehand."""
-PROBES = SIZES[1:]
-_LEAST_SECONDS_PER_SLICE = 0.002
+LARGEST = SIZES[-1]
+_STEADY = 0.12
+"""A try that is quicker than the one before it by no more than this share: the engine is warm."""
+_ENOUGH = 0.9
+_LEAST_SECONDS_PER_SLICE = 0.001
 
 
-def slices_for(short: Run, probe: Run, probe_slices: int, target_seconds: float) -> int:
-    """How many slices last for the target or somewhat less, judged by runs of one slice and of `probe_slices`.
+@dataclass(frozen=True)
+class Try:
+    """A run that warms up an engine, shows how large a run must be, and counts for nothing."""
 
-    Judged by CPU time spread over the slots: on a busy machine wall-clock time would make runs too short.
+    slices: int
+    run: Run
+
+
+def next_try(short: Run, tries: Sequence[Try], target_seconds: float, first: int = SIZES[1]) -> int | None:
+    """The size of the next one; None when the size of the last one is that of the measured runs.
+
+    Sizes grow until a run takes the target beyond what a short one takes; then tries are repeated until they get no
+    quicker, since what is compiled at run time gets quicker for many seconds.
     """
-    cpu_per_slice = (probe.cpu_seconds - short.cpu_seconds) / (probe_slices - 1)
-    seconds_per_slice = max(cpu_per_slice / short.parallelism, _LEAST_SECONDS_PER_SLICE)
-    wanted = 1 + target_seconds / seconds_per_slice
-    return max((size for size in SIZES if size <= wanted), default=1)
+    if not tries:
+        return first
+    last = tries[-1]
+    beyond_short = last.run.seconds - short.seconds
+    if beyond_short < _ENOUGH * target_seconds and last.slices < LARGEST:
+        return _size_for(beyond_short / (last.slices - 1), target_seconds, larger_than=last.slices)
+    before = tries[-2] if len(tries) > 1 else None
+    if before is None or before.slices != last.slices:
+        return last.slices
+    quicker = before.run.cpu_seconds - last.run.cpu_seconds
+    return last.slices if quicker > _STEADY * before.run.cpu_seconds else None
+
+
+def _size_for(seconds_per_slice: float, target_seconds: float, larger_than: int) -> int:
+    wanted = target_seconds / max(seconds_per_slice, _LEAST_SECONDS_PER_SLICE)
+    return next((size for size in SIZES if size > larger_than and size >= wanted), LARGEST)
 
 
 def scaled(settings: Settings, scale: float) -> Settings:
@@ -36,7 +62,8 @@ def small_settings(settings: Settings, scale: float) -> Settings:
     events = _whole_epochs(CHECK_EVENTS * scale)
     per_second = max(1, events * CHECK_SLICES // CHECK_EVENT_SECONDS)
     small = _with_stream(settings, slice_events=events, events_per_second=per_second)
-    return replace(small, slices=CHECK_SLICES)
+    interval = min(settings.checkpoint_interval_ms, CHECK_INTERVAL_MS)
+    return replace(small, slices=CHECK_SLICES, checkpoint_interval_ms=interval)
 
 
 def _whole_epochs(events: float) -> int:

@@ -40,6 +40,8 @@ FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie"
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple", *(f"channel-{number}" for number in range(96)))
 TABLES = ("person", "auction", "bid", "keyed_bid")
+KEY_TYPES = ("int", "string", "long-string")
+"""Short strings have some 12 bytes, long ones 36, as UUIDs have."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Stream:
     slice_events: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.key_type not in ("int", "string"):
-            raise ValueError(f"key_type is {self.key_type!r}; expected 'int' or 'string'")
+        if self.key_type not in KEY_TYPES:
+            raise ValueError(f"key_type is {self.key_type!r}; expected one of {', '.join(KEY_TYPES)}")
         if self.slice_events % EVENTS_PER_EPOCH:
             raise ValueError(f"slice_events is {self.slice_events}; expected a multiple of {EVENTS_PER_EPOCH}")
 
@@ -186,8 +188,10 @@ def _bids(stream: Stream, index: int, random: np.random.Generator) -> pa.Table:
 def _keyed_bids(stream: Stream, index: int, random: np.random.Generator) -> pa.Table:
     numbers = np.arange(index * stream.slice_events, (index + 1) * stream.slice_events, dtype=np.int64)
     auctions = pa.array(random.integers(0, stream.keys, len(numbers)))
-    if stream.key_type == "string":
+    if stream.key_type != "int":
         auctions = pc.binary_join_element_wise("auction", auctions.cast(pa.string()), "-")
+    if stream.key_type == "long-string":
+        auctions = pc.utf8_rpad(auctions, 36, "-")
     return pa.table(
         {
             "auction": auctions,

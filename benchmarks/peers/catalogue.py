@@ -22,9 +22,10 @@ PEERS: tuple[Engine, ...] = (
         {"state_backend": "rocksdb"},
         layout="partitions",
         topic_queries=_TOPIC,
+        only_state=True,
     ),
     Engine("spark-hdfs-store", _SPARK, SPARK, _ALL, {"state_store": "hdfs"}, checkpoints="always"),
-    Engine("spark-rocksdb", _SPARK, SPARK, _ALL, {"state_store": "rocksdb"}, checkpoints="always"),
+    Engine("spark-rocksdb", _SPARK, SPARK, _ALL, {"state_store": "rocksdb"}, checkpoints="always", only_state=True),
     Engine(
         "spark-python-state",
         "benchmarks.peers.spark_python_state",

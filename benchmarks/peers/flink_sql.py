@@ -164,7 +164,7 @@ def run(job: Job) -> dict[str, Any]:
     port = free_port()
     env = create_environment(job, rest_configuration(port))
     for table in tables_of(job):
-        create_source(env, job, table)
+        create_source(env, job, table, watermark=q.QUERIES[job.query].event_time)
     if job.query in _VIEWS:
         env.execute_sql(_VIEWS[job.query])
     create_sink(env, job)
@@ -202,7 +202,7 @@ def _jar_files() -> list[Path]:
 def _type_of(job: Job, column: str, times_as: str) -> str:
     if column == "window_start":
         return times_as
-    if column == "auction" and job.key_type == "string" and job.query == "tumbling":
+    if column == "auction" and job.key_type != "int" and job.query == "tumbling":
         return "STRING"
     if column == "price" and job.query == "q1":
         return "DOUBLE"

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.paths import OUT
 from benchmarks.scenarios.cut_pipeline import Pipeline, TimedSink
+from benchmarks.scenarios.figures import keep_figures
 from benchmarks.scenarios.measured_job import launcher, measure
 from snapshot_engine.api import Environment
 from snapshot_engine.graph.execution import ExecutionGraph
@@ -269,13 +269,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--away", type=float, default=10.0)
     chosen = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
     with launcher(chosen.launcher, 8) as on:
         for part in chosen.parts.split(","):
-            report[part] = PARTS[part](on, chosen)
-            print(json.dumps({part: report[part]}, indent=1), flush=True)
-            (OUT / "recovery.json").write_text(json.dumps(report, indent=1))
+            found = PARTS[part](on, chosen)
+            print(json.dumps({part: found}, indent=1), flush=True)
+            rows += [{"case": f"{part}, {case}", **figures} for case, figures in found.items()]
+            keep_figures("recovery", rows)
 
 
 def _recovery_part(on: SlotLauncher, chosen: argparse.Namespace) -> dict[str, Any]:

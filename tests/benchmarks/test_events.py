@@ -59,5 +59,5 @@ def test_the_closing_row_has_the_tables_schema(table: str) -> None:
 
 
 def test_an_unknown_key_type_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected 'int' or 'string'"):
+    with pytest.raises(ValueError, match="expected one of int, string"):
         Stream(key_type="float")

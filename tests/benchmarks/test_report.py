@@ -1,6 +1,7 @@
 """Reports: medians and spread, no figures without an equal result; ratios and regressions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,13 @@ from benchmarks.settings import Run
 from benchmarks.spread import spread
 
 CELL = headline(1_000, EVERY_SECOND)
+SHORT = Run("some", "tumbling", 1_000, "int", 100_000, 2, 1_000, 1.0, 0.5, 2**20, "discard", {"v": "1"}, {})
 
 
 def outcome(name: str, cpu_seconds: list[float], equal: bool = True) -> Outcome:
     engine = Engine(name, "module", Environment(name, ()), ("tumbling",))
     runs = [
-        Run(name, "tumbling", 1_000, "int", 1_000_000, 2, 1_000, 1.0, cpu, 2**20, "discard", {"v": "1"}, {})
+        replace(SHORT, engine=name, rows=1_100_000, seconds=2.0, cpu_seconds=SHORT.cpu_seconds + cpu).after(SHORT)
         for cpu in cpu_seconds
     ]
     return Outcome(engine, CELL, "equal to the reference" if equal else "differs: 3 rows missing", equal, 1, runs)
@@ -51,14 +53,15 @@ def test_the_table_lists_the_fastest_first() -> None:
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ({"duration_ms": [10.0, 30.0, 20.0]}, "20 ms"),
-        ({"duration_ms": {"p50": "NaN"}}, ""),
-        ({"batch_ms": [7]}, "7 ms"),
+        ({"completed": 3, "duration_ms": [10.0, 30.0, 20.0]}, "3 of 20 ms"),
+        ({"completed": 0, "duration_ms": {"p50": "NaN"}}, "none"),
+        ({"completed": 1, "batch_ms": [7]}, "1 of 7 ms"),
+        ({}, "none"),
     ],
 )
 def test_a_checkpoints_duration_is_shown_as_each_engine_tells_it(told: dict, shown: str) -> None:
     entry = entry_of(outcome("some", [1.0])) | {"facts": {"checkpoints": told}}
-    assert f"| 1 MiB | {shown} | 1,000,000 |" in render([entry], {})
+    assert f"| 1 MiB | {shown} | 1,100,000 |" in render([entry], {})
 
 
 def test_the_price_of_checkpoints_is_the_share_they_take() -> None:
@@ -96,7 +99,7 @@ def test_a_report_is_added_to_cell_by_cell() -> None:
 
 
 def test_scenarios_are_part_of_the_report_and_no_cells(tmp_path: Path) -> None:
-    (tmp_path / "recovery.json").write_text('{"recovery": {"durable, Region": {"median_seconds": 0.25}}}')
+    (tmp_path / "recovery.json").write_text('[{"case": "recovery, durable, Region", "median_seconds": 0.25}]')
     (tmp_path / "regions.json").write_text('[{"regions": 2, "rows_per_s": 1000000.0}]')
     write_report([entry_of(outcome("fast", [1.0]))], {}, tmp_path)
     table = (tmp_path / "report.md").read_text()
