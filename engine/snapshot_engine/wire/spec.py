@@ -25,6 +25,8 @@ PLURAL = "streamingjobs"
 MAX_NAME_LENGTH = 45
 # A Service's name (DNS-1035) must begin with a letter, and the driver's service is named after the job.
 NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+PROGRESS_TOLD_WITHIN_SECONDS = 20.0
+"""The operator lets a driver hold mere progress back for 15 s, and then has to hear and see it."""
 ENTRYPOINT_PATTERN = r"^[A-Za-z0-9_./-]+:[A-Za-z_][A-Za-z0-9_]*$"
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -341,8 +343,10 @@ class StreamingJobSpec(StrictModel):
 
     @property
     def progress_window(self) -> float:
-        """In seconds. One that is shorter than the interval would find every job to make no progress."""
-        return max(self.recovery.progress_window, 2 * self.checkpoint.interval)
+        """In seconds. One that is shorter than the interval, with what a driver may hold mere progress back, would find
+        every job to make no progress."""
+        interval = self.checkpoint.interval
+        return max(self.recovery.progress_window, 2 * interval, interval + PROGRESS_TOLD_WITHIN_SECONDS)
 
     @property
     def executor_instances(self) -> int:

@@ -1,10 +1,12 @@
 """Looks after the driver pod: confirms it, and answers its loss, its end and its silence."""
 
 from snapshot_engine.wire.status import ExitCode, Phase
+from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import MAX_MESSAGE_LENGTH, JobPhase, OperationStep, Reason
+from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.restarts import restart_driver
 from streamingjob_operator.rules.rollback import can_roll_back, roll_back
 
@@ -30,6 +32,7 @@ def watch_driver(draft: Draft) -> None:
     if draft.status.driver is None:
         return
     if draft.is_terminal:
+        _let_no_driver_live(draft)
         _keep_log_of_failure(draft)
         return
     operation = draft.status.operation
@@ -49,6 +52,13 @@ def watch_driver(draft: Draft) -> None:
         draft.waiting = Note(Reason.DRIVER_CANNOT_START, f"{pod.name}: {pod.start_problem}")
     else:
         _watch_silence(draft, pod)
+
+
+def _let_no_driver_live(draft: Draft) -> None:
+    """Of a job that is recorded to have ended: the operator may have died before it deleted the one that it gave up."""
+    for pod in draft.observation.pods_of(naming.DRIVER):
+        if pod.living:
+            ask_to_go(draft, pod)
 
 
 def _confirm(draft: Draft, pod: PodView) -> None:
@@ -97,12 +107,16 @@ def _was_ended_by_kubernetes(pod: PodView) -> bool:
 
 def _answer_success(draft: Draft, pod: PodView) -> None:
     report = pod.exit.report if pod.exit is not None else None
-    if report is not None and report.phase is Phase.STOPPED:
+    if report is None:
+        # One that was told to stop exits as well. If this one had finished, its successor finds that out.
+        restart_driver(draft, "ended without saying whether the job has finished", costs=True)
+        return
+    if report.phase is Phase.STOPPED:
         # Stopped, and not by an operation of ours that is still under way: the spec says that it should run.
         restart_driver(draft, "was stopped", costs=False)
         return
     draft.finish()
-    if report is not None and report.last_completed_checkpoint is not None:
+    if report.last_completed_checkpoint is not None:
         draft.status.checkpoint.last_completed_id = report.last_completed_checkpoint
 
 

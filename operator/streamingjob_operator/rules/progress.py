@@ -13,6 +13,8 @@ def watch_progress(draft: Draft) -> None:
     driver = draft.status.driver
     if driver is None or driver.ready_at is None or draft.is_terminal or draft.status.operation is not None:
         return
+    if draft.observation.report is None or draft.observation.silent_since is not None:
+        return  # nobody knows what it has completed meanwhile
     since = _last_progress(draft, driver.ready_at)
     window = draft.policy.progress_window
     if not draft.has_passed(since, window):

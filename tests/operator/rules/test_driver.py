@@ -3,6 +3,7 @@
 import pytest
 
 from snapshot_engine.wire.status import Phase, RegionState
+from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, FetchDriverLog, LaunchDriver
 from streamingjob_operator.observation import ContainerExit, NodeView
 from streamingjob_operator.resource import MAX_MESSAGE_LENGTH
@@ -217,38 +218,29 @@ def test_a_driver_that_is_still_starting_is_not_taken_for_silent(world):
     assert world.last.actions == ()
 
 
-def test_a_job_without_progress_says_so_once_and_runs_on(running):
-    running.pass_time(601)
-    running.look()
-    assert running.reasons() == ["NoProgress"]
-    assert running.condition("CheckpointsHealthy") == ("False", "NoProgress")
-    running.look()
-    assert running.reasons() == [] and running.last.actions == ()
-
-
-def test_a_job_without_progress_is_restarted_where_the_policy_says_so(running):
-    running.edit(recovery={"onNoProgress": "Restart"})
-    running.pass_time(601)
-    running.settle(3)
-    assert running.driver.name == "orders-driver-2"
-
-
-def test_a_job_that_takes_checkpoints_seldom_is_not_without_progress_between_two_of_them(world):
-    world.spec["checkpoint"] = {**world.spec["checkpoint"], "interval": "30m"}
-    world.spec["recovery"] = {"onNoProgress": "Restart"}
-    world.start()
-    world.pass_time(3599)
-    world.settle(3)
-    assert world.driver.name == "orders-driver-1"
-    world.pass_time(2)
-    world.settle(3)
-    assert world.driver.name == "orders-driver-2"
-
-
 def test_a_driver_that_was_stopped_by_hand_runs_again(running):
     running.end_driver(0, phase="Stopped")
     running.settle(3)
     assert running.driver.name == "orders-driver-2"
+
+
+def test_a_driver_that_left_no_word_has_not_finished(running):
+    """Its report may be lost, with a full disk of its node for instance; one that was told to stop exits with 0 too."""
+    end = ContainerExit(0, "Completed", None, "")
+    running.change_pod(running.driver.name, phase="Succeeded", exit=end, ready=False, status_reason="Evicted")
+    running.settle(3)
+    assert running.status["phase"] != "Finished"
+    assert running.driver.generation == 2
+
+
+def test_a_failed_job_keeps_no_driver_that_runs_although_the_operator_died(world):
+    world.spec["recovery"] = {"onNoProgress": "Restart", "maxRestarts": 0}
+    world.start()
+    world.pass_time(601)
+    world.status = world.decide().status.to_wire()  # recorded, and then the operator died
+    assert world.status["phase"] == "Failed"
+    world.settle(3)
+    assert not any(pod.component == naming.DRIVER and pod.living for pod in world.pods.values())
 
 
 def test_a_drivers_long_last_words_fit_into_the_status(running):
