@@ -119,6 +119,6 @@ def _cpu_settings(executor_template: Mapping[str, Any]) -> dict[str, str]:
     """Spark overwrites what a template says about processors, so it is told the same."""
     containers = executor_template.get("spec", {}).get("containers", [])
     named = [each for each in containers if each.get("name") == control.EXECUTOR_CONTAINER_NAME]
-    resources = named[0].get("resources", {}) if named else {}
-    wanted = {"request": resources.get("requests", {}).get("cpu"), "limit": resources.get("limits", {}).get("cpu")}
+    resources = (named[0].get("resources") if named else None) or {}
+    wanted = {kind: (resources.get(f"{kind}s") or {}).get("cpu") for kind in ("request", "limit")}
     return {f"spark.kubernetes.executor.{kind}.cores": str(value) for kind, value in wanted.items() if value}

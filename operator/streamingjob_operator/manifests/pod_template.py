@@ -54,7 +54,7 @@ def _restore_volumes(merged: dict[str, Any], own: dict[str, Any]) -> None:
 def _restore_program(containers: list[dict[str, Any]], own: dict[str, Any]) -> None:
     """What the engine needs to run at all: its program, its surroundings, its ports, and the files it reads."""
     container = next(each for each in containers if each["name"] == own["name"])
-    for field in ("args", "command", "image"):
+    for field in ("args", "command", "image", "terminationMessagePath"):
         if field in own:
             container[field] = own[field]
         else:
@@ -86,6 +86,8 @@ def _merge(base: Any, overlay: Any) -> Any:
         return copy.deepcopy(overlay)
     merged = copy.deepcopy(base)
     for key, value in overlay.items():
+        if value is None:
+            continue  # a block with nothing in it takes nothing away
         if key in _NAMED_BY and isinstance(merged.get(key), list) and isinstance(value, list):
             merged[key] = _merge_named(merged[key], value, _NAMED_BY[key])
         else:

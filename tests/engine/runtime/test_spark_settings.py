@@ -57,6 +57,12 @@ def test_processors_that_a_template_asks_for_are_asked_of_spark() -> None:
     assert settings["spark.kubernetes.executor.limit.cores"] == "2"
 
 
+@pytest.mark.parametrize("resources", [None, {"requests": None}, {"limits": None}])
+def test_an_empty_block_of_resources_is_as_good_as_none(resources: Any) -> None:
+    settings = _settings(template={"spec": {"containers": [{"name": "executor", "resources": resources}]}})
+    assert not any(name.endswith(("request.cores", "limit.cores")) for name in settings)
+
+
 def test_what_the_engine_sets_a_user_cannot_set() -> None:
     mine = {key for key in _settings() if not key.startswith("spark.ui.")}
     users = {key for key in mine if why_refused(key) is None}

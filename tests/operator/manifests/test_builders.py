@@ -46,6 +46,10 @@ def environment(pod):
     return {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
 
 
+def container(pod, name):
+    return next(each for each in pod["spec"]["containers"] if each["name"] == name)
+
+
 def all_pods(**changes):
     kept = stored(**changes)
     return [
@@ -237,6 +241,19 @@ def test_a_pod_template_may_give_another_scratch_volume():
 def test_a_pod_template_does_not_say_which_program_runs():
     for container in pods_with({"command": ["sleep", "inf"], "args": ["sh"]}, storage=URI):
         assert "command" not in container and container.get("args") in (None, ["driver"])
+
+
+@pytest.mark.parametrize("field", ["resources", "securityContext"])
+def test_an_empty_block_of_a_pod_template_takes_nothing_away(field):
+    template = {"spec": {"containers": [{"name": "driver", field: None}]}}
+    pod = build_driver_pod(OWNER, stored(driver={"podTemplate": template}), driver())
+    assert container(pod, "driver")[field]
+
+
+def test_the_drivers_last_word_goes_where_the_engine_writes_it():
+    template = {"spec": {"containers": [{"name": "driver", "terminationMessagePath": "/tmp/word"}]}}
+    pod = build_driver_pod(OWNER, stored(driver={"podTemplate": template}), driver())
+    assert "terminationMessagePath" not in container(pod, "driver")
 
 
 def test_ports_of_a_pod_template_need_no_names_and_rename_none_of_the_engines():
