@@ -137,7 +137,8 @@ class StatusBoard(JobEvents):
     def region_finished(self, run: RegionRun) -> None:
         self.status.regions[run.region].state = RegionState.FINISHED
         self._forget_places(run.region)
-        self._note(transition=True)
+        self._executors = {key: slot for key, slot in self._executors.items() if key[0] != run.region}
+        self._describe_executors()
 
     def region_failed(self, run: RegionRun, cause: str, message: str, traceback: str, silent: float) -> None:
         region = self.status.regions[run.region]

@@ -84,3 +84,17 @@ async def test_a_savepoint_that_failed_and_is_asked_for_again_is_pending_again()
     assert [each.state for each in board.status.savepoints] == [SavepointState.PENDING]
     known = board.savepoint("the-end")
     assert known is not None and known.state is SavepointState.PENDING
+
+
+async def test_an_executor_whose_regions_have_finished_is_not_counted_on() -> None:
+    """Its pod may go while other regions run on, and nobody has lost anything."""
+    board = _board()
+    for region, pid in ((0, 10), (1, 11)):
+        board.starting({region: Attempt(1, 1)}, None)
+        board.heartbeat(_slot(region, 1, pid), {})
+    run = Mock()
+    for region in (0, 1):
+        run.region = region
+        board.region_finished(run)
+    board.executors_changed([])
+    assert board.status.executors == []
