@@ -251,6 +251,7 @@ class ConsumedNonces(TolerantModel):
     savepoint: int | None = None
     restore: int | None = None
     restore_from_used: bool = False
+    restore_from: str | None = None
 
 
 class CheckpointSummary(TolerantModel):

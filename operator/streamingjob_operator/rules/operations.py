@@ -105,12 +105,13 @@ def _start_first(draft: Draft) -> None:
 
 
 def restore_is_asked(draft: Draft) -> bool:
-    """By a changed restoreNonce; or by restoreFrom alone, as long as it was not used and nothing ever ran."""
+    """By a changed restoreNonce; or by a restoreFrom that was not used yet, as long as nothing ever ran."""
     assert draft.spec is not None and draft.status.consumed is not None
     consumed = draft.status.consumed
     if draft.spec.restore_nonce not in (None, consumed.restore):
         return True
-    unused = draft.spec.restore_from is not None and not consumed.restore_from_used
+    another = consumed.restore_from not in (None, draft.spec.restore_from)
+    unused = draft.spec.restore_from is not None and (another or not consumed.restore_from_used)
     return unused and draft.status.last_good_hash is None
 
 
@@ -118,6 +119,7 @@ def take_asked_restore(draft: Draft) -> RestorePoint:
     assert draft.spec is not None and draft.status.consumed is not None
     draft.status.consumed.restore = draft.spec.restore_nonce
     draft.status.consumed.restore_from_used = True
+    draft.status.consumed.restore_from = draft.spec.restore_from
     return RestorePoint(id=_restore_id(draft, "restore"), path=draft.spec.restore_from)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_engine.wire.control import FIRST_LINE
-from snapshot_engine.wire.status import Phase, SavepointState
+from snapshot_engine.wire.status import ExitCode, Phase, SavepointState
 from streamingjob_operator.actions import DryRunPods, StopJob, TakeSavepoint
 from streamingjob_operator.observation import ContainerExit
 
@@ -184,6 +184,18 @@ def test_a_job_that_found_foreign_state_takes_it_when_restore_from_says_so(world
     world.edit(restoreFrom="s3://bucket/orders/7")
     world.settle(3)
     assert world.status["driver"]["restore"]["path"] == "s3://bucket/orders/7"
+
+
+def test_a_wrong_restore_from_can_be_put_right_before_the_job_was_ever_ready(world):
+    world.spec["restoreFrom"] = "s3://p/typo"
+    world.settle(3)
+    world.end_driver(ExitCode.UNREADABLE_STATE, error="there is no savepoint typo")
+    world.settle(2)
+    assert world.status["phase"] == "Failed"
+    world.edit(restoreFrom="s3://p/right")
+    world.settle(4)
+    assert world.status["phase"] != "Failed"
+    assert world.status["driver"]["restore"]["path"] == "s3://p/right"
 
 
 def test_restore_from_that_comes_after_the_job_has_run_needs_its_nonce(running):
