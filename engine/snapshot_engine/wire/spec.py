@@ -101,7 +101,7 @@ class DeletionPolicy(StrEnum):
 
 class ConfigMapKey(StrictModel):
     name: ObjectName
-    """Name of a ConfigMap in the job's namespace."""
+    """Name of a ConfigMap in the job's namespace. Read when a driver starts: give changed code another name."""
     key: ObjectName = "pipeline.py"
     """The key in it that holds the Python source."""
 
