@@ -18,6 +18,7 @@ _STEADY = 0.12
 """A try that is quicker than the one before it by no more than this share: the engine is warm."""
 _ENOUGH = 0.9
 _LEAST_SECONDS_PER_SLICE = 0.001
+_MOST_GROWTH = 5
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def next_try(short: Run, tries: Sequence[Try], target_seconds: float, first: int
     last = tries[-1]
     beyond_short = last.run.seconds - short.seconds
     if beyond_short < _ENOUGH * target_seconds and last.slices < LARGEST:
-        return _size_for(beyond_short / (last.slices - 1), target_seconds, larger_than=last.slices)
+        return _size_for(beyond_short / (last.slices - 1), target_seconds, last.slices)
     before = tries[-2] if len(tries) > 1 else None
     if before is None or before.slices != last.slices:
         return last.slices
@@ -47,9 +48,11 @@ def next_try(short: Run, tries: Sequence[Try], target_seconds: float, first: int
     return last.slices if quicker > _STEADY * before.run.cpu_seconds else None
 
 
-def _size_for(seconds_per_slice: float, target_seconds: float, larger_than: int) -> int:
+def _size_for(seconds_per_slice: float, target_seconds: float, before: int) -> int:
+    """Larger than before, and no more than some times: what a few slices take says little of a thousand."""
     wanted = target_seconds / max(seconds_per_slice, _LEAST_SECONDS_PER_SLICE)
-    return next((size for size in SIZES if size > larger_than and size >= wanted), LARGEST)
+    larger = [size for size in SIZES if before < size <= _MOST_GROWTH * before]
+    return next((size for size in larger if size >= wanted), larger[-1])
 
 
 def scaled(settings: Settings, scale: float) -> Settings:
