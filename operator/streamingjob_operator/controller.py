@@ -211,10 +211,13 @@ class Controller:
 
     async def resync(self) -> None:
         """What the watches show while the lists are on their way is newer than the lists."""
+        if None in self.namespaces.left_out:
+            return  # the CRD is waited for, or the right to list
+        self.namespaces.require_that_jobs_are_watched()
         known = self.store.versions()
         before = self.store.pod_events.copy()
         lists = await self._list_all()
-        refusals = {where: error for where, error in lists.failures.items() if is_refused(error)}
+        refusals = {scope: error for scope, error in lists.failures.items() if is_refused(error)}
         # Who has just been refused may only have asked an API server that does not know the Roles yet.
         unknown = set(lists.failures) - (set(refusals) & self.namespaces.left_out)
         await self.namespaces.note(refusals)
@@ -269,7 +272,7 @@ class _Lists:
     """By uid."""
     pods: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By their job's uid."""
-    failures: dict[str, ApiError] = field(default_factory=dict)
+    failures: dict[str | None, ApiError] = field(default_factory=dict)
     """By namespace: why it is not known what is there."""
 
 

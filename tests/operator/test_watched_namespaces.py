@@ -1,9 +1,11 @@
-"""A watched namespace that is gone, and its Role with it, ends the care for no other."""
+"""A watched namespace that is gone, and its Role with it, ends the care for no other; and a CRD may come late."""
 
 import asyncio
 import contextlib
 import logging
+import socket
 
+import aiohttp
 import pytest
 import yaml
 from aiohttp import web
@@ -13,11 +15,12 @@ from snapshot_engine.wire.spec import GROUP, VERSION
 from streamingjob_operator import controller as controllers
 from streamingjob_operator import watched_namespaces
 from streamingjob_operator.config import OperatorConfig
-from streamingjob_operator.controller import Controller
+from streamingjob_operator.controller import RESYNC_SECONDS, Controller
+from streamingjob_operator.handlers import REFUSAL_PAUSES_SECONDS
 from streamingjob_operator.kube import PODS, STREAMING_JOBS, ApiError, NoAnswerError
 from streamingjob_operator.main import run_operator
 from streamingjob_operator.metrics import OperatorMetrics
-from streamingjob_operator.watched_namespaces import WatchedNamespaces
+from streamingjob_operator.watched_namespaces import NotWatchedError, WatchedNamespaces
 
 FORBIDDEN = ApiError(403, "Forbidden", "no Role there")
 NOT_FOUND = ApiError(404, "NotFound", "there is no such thing")
@@ -48,7 +51,8 @@ def controller_of(lists, registry=None):
 
 
 def watched(lists, registry=None):
-    return WatchedNamespaces(lists, tuple(lists.answers), OperatorMetrics(registry or CollectorRegistry()))
+    wanted = tuple(each for each in lists.answers if each != "everywhere")
+    return WatchedNamespaces(lists, wanted, OperatorMetrics(registry or CollectorRegistry()))
 
 
 @pytest.fixture
@@ -87,6 +91,19 @@ async def test_no_answer_is_no_refusal_and_is_asked_for_again(short_pauses):
     lists.answers["b"] = []
     await asyncio.wait_for(waiting, 5)
     assert namespaces.answering == ("a", "b")
+
+
+@pytest.mark.parametrize("where", [["everywhere"], ["a", "b"]])
+async def test_a_crd_that_is_not_there_is_waited_for_and_that_is_said_once(where, short_pauses, caplog):
+    lists = Lists(**dict.fromkeys(where, NOT_FOUND))
+    namespaces = watched(lists)
+    waiting = asyncio.create_task(namespaces.until_one_answers())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    (said,) = caplog.messages
+    assert "crds/streamingjobs.yaml" in said and all(each in said for each in where if each != "everywhere")
+    lists.answers = {each: [] for each in where}
+    await asyncio.wait_for(waiting, 5)
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, NOT_FOUND, NoAnswerError(TimeoutError())])
@@ -135,8 +152,12 @@ async def test_a_namespace_that_has_come_back_is_taken_up_again_and_that_is_said
     lists.answers["b"] = [job("u", "b")]
     await controller.resync()
     assert controller.namespaces.insights.namespaces == {"a", "b"} and set(controller.store.jobs) == {"u"}
-    assert "namespace b" in caplog.messages[-1]
+    assert "in namespace b" in caplog.messages[-1]
     assert registry.get_sample_value("streamingjob_operator_namespaces_left_out") == 0
+
+
+def test_kopf_is_told_what_to_leave_out_before_a_refusal_ends_it():
+    assert sum(REFUSAL_PAUSES_SECONDS) > 1.5 * RESYNC_SECONDS
 
 
 class ApiServer:
@@ -146,7 +167,9 @@ class ApiServer:
         self.forbidden = set()
         self.watches = []
         """The namespaces of all watches of StreamingJobs that were asked for, and maybe refused."""
+        self.has_crd = True
         self.groups = [GROUP, "apiextensions.k8s.io"]
+        """What it says that it has, which follows a new CRD by a moment."""
         self._cut = asyncio.Event()
 
     def cut_watches(self):
@@ -165,7 +188,7 @@ class ApiServer:
 
     async def _objects(self, request, where):
         namespace = where[where.index("namespaces") + 1] if "namespaces" in where else None
-        if where[1] == GROUP and GROUP not in self.groups:
+        if where[1] == GROUP and not self.has_crd:
             return web.json_response({"message": "no such kind", "code": 404}, status=404)
         if request.query.get("watch") and where[-1] == STREAMING_JOBS.plural:
             self.watches.append(namespace)
@@ -221,12 +244,11 @@ async def api_server(tmp_path, monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def running(*namespaces):
+async def running(*namespaces, port=0):
     config = OperatorConfig(image="i", namespaces=namespaces, watch_nodes=False)
-    operator = asyncio.create_task(run_operator(config, 0, None))
+    operator = asyncio.create_task(run_operator(config, port, None))
     try:
         yield operator
-        assert not operator.done(), operator.exception()
     finally:
         operator.cancel()
         await asyncio.wait({operator})
@@ -241,7 +263,7 @@ async def until(condition, seconds=20.0):
 async def test_the_operator_watches_what_answers_while_a_namespace_goes_and_comes(api_server, short_pauses, caplog):
     caplog.set_level(logging.INFO)
     api_server.forbidden = {"b"}
-    async with running("a", "b"):
+    async with running("a", "b") as operator:
         await until(lambda: api_server.watches == ["a"])
         api_server.forbidden = set()
         await until(lambda: api_server.watches == ["a", "b"])
@@ -250,4 +272,37 @@ async def test_the_operator_watches_what_answers_while_a_namespace_goes_and_come
         api_server.cut_watches()
         await until(lambda: len(api_server.watches) > 2)
         await asyncio.sleep(0.3)
-        assert api_server.watches == ["a", "b", "a"]
+        assert api_server.watches == ["a", "b", "a"] and not operator.done()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+async def health(port):
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/healthz") as answer:
+        return answer.status
+
+
+async def test_a_crd_that_comes_after_the_operator_is_watched(api_server, short_pauses, caplog):
+    known, api_server.groups, api_server.has_crd = api_server.groups, api_server.groups[1:], False
+    port = free_port()
+    async with running(port=port) as operator:
+        await until(lambda: any("crds/streamingjobs.yaml" in said for said in caplog.messages))
+        assert await health(port) == 200
+        await asyncio.sleep(0.3)  # a resync or two
+        assert len(caplog.messages) == 1
+        api_server.groups, api_server.has_crd = known, True
+        await until(lambda: api_server.watches == [None])
+        assert not operator.done()
+
+
+async def test_the_operator_does_not_go_on_without_watching_jobs(api_server, short_pauses):
+    """Of several API servers, one may have answered that knows the CRD, and then one that does not yet."""
+    api_server.groups = api_server.groups[1:]
+    async with running() as operator:
+        await asyncio.wait({operator}, timeout=20)
+        with pytest.raises(ExceptionGroup) as raised:
+            operator.result()
+    assert raised.group_contains(NotWatchedError, match="starts again")
