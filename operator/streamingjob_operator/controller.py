@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ from streamingjob_operator.pods import view_pod
 from streamingjob_operator.recording import record
 from streamingjob_operator.resource import Job, JobPhase, StreamingJobStatus
 from streamingjob_operator.store import Store
+from streamingjob_operator.watched_namespaces import WatchedNamespaces, is_refused
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Controller:
         self._config = config
         self._metrics = metrics
         self.store = Store()
+        self.namespaces = WatchedNamespaces(kube, config.namespaces, metrics)
         self._memories: dict[str, JobMemory] = {}
         self._fleet = Fleet()
         self._announcer = Announcer(kube, config.identity)
@@ -208,30 +211,69 @@ class Controller:
 
     async def resync(self) -> None:
         """What the watches show while the lists are on their way is newer than the lists."""
+        if None in self.namespaces.left_out:
+            return  # the CRD is waited for, or the right to list
+        self.namespaces.require_that_jobs_are_watched()
         known = self.store.versions()
-        jobs: dict[str, dict[str, Any]] = {}
-        pods: dict[str, list[dict[str, Any]]] = {}
         before = self.store.pod_events.copy()
-        for namespace in self._config.namespaces or (None,):
-            for job in await self._kube.list(STREAMING_JOBS, namespace):
-                jobs[job["metadata"]["uid"]] = job
-            for pod in await self._kube.list(PODS, namespace, labels=naming.UID_LABEL):
-                pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
-        for uid in set(known) - set(jobs):
-            self._forget(uid)
-        self._forget_pods_of_gone_jobs(before)
-        for uid, job in jobs.items():
+        lists = await self._list_all()
+        refusals = {scope: error for scope, error in lists.failures.items() if is_refused(error)}
+        # Who has just been refused may only have asked an API server that does not know the Roles yet.
+        unknown = set(lists.failures) - (set(refusals) & self.namespaces.left_out)
+        await self.namespaces.note(refusals)
+        for uid in set(known) - set(lists.jobs):
+            if self._namespace_of(uid) not in unknown:
+                self._forget(uid)
+        if not unknown:
+            self._forget_pods_of_gone_jobs(before)
+        for uid, job in lists.jobs.items():
             news = self.store.put_job(job, known_when_asked=known.get(uid))
             if self.store.pod_events[uid] == before[uid]:
-                news = self.store.replace_pods(uid, pods.get(uid, [])) or news
+                news = self.store.replace_pods(uid, lists.pods.get(uid, [])) or news
             if news:
                 self.queue.add(uid)
+
+    async def _list_all(self) -> "_Lists":
+        """What one namespace answers hides nothing in the others. Raises where all are one list, and it fails."""
+        lists = _Lists()
+        if not self._config.namespaces:
+            await self._list(None, lists)
+        for namespace in self._config.namespaces:
+            try:
+                await self._list(namespace, lists)
+            except ApiError as error:
+                lists.failures[namespace] = error
+                if not is_refused(error):
+                    log.warning("resync of namespace %s: %s", namespace, error)
+        return lists
+
+    async def _list(self, namespace: str | None, lists: "_Lists") -> None:
+        jobs = await self._kube.list(STREAMING_JOBS, namespace)
+        pods = await self._kube.list(PODS, namespace, labels=naming.UID_LABEL)
+        for job in jobs:
+            lists.jobs[job["metadata"]["uid"]] = job
+        for pod in pods:
+            lists.pods.setdefault(pod["metadata"]["labels"][naming.UID_LABEL], []).append(pod)
+
+    def _namespace_of(self, uid: str) -> str | None:
+        body = self.store.jobs.get(uid)
+        return body["metadata"]["namespace"] if body is not None else None
 
     def _forget_pods_of_gone_jobs(self, events_before: Counter[str]) -> None:
         """A job's pods may be seen before the job is, but not for a whole round; and after it, when it is deleted."""
         for uid in self.store.jobs_of_pods() - set(self.store.jobs):
             if self.store.pod_events[uid] == events_before[uid]:
                 self.store.drop_job(uid)
+
+
+@dataclass
+class _Lists:
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By uid."""
+    pods: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """By their job's uid."""
+    failures: dict[str | None, ApiError] = field(default_factory=dict)
+    """By namespace: why it is not known what is there."""
 
 
 def _replaces_driver(observation: Observation, decision: Decision) -> bool:

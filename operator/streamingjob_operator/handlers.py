@@ -12,6 +12,7 @@ from streamingjob_operator import naming
 from streamingjob_operator.controller import Controller
 
 DELETED = "DELETED"
+REFUSAL_PAUSES_SECONDS = (1, 1, 2, 3, 5, 8, 13, 21, 30, 30)
 
 
 def register_handlers(registry: kopf.OperatorRegistry, controller: Controller, *, watch_nodes: bool) -> None:
@@ -20,6 +21,9 @@ def register_handlers(registry: kopf.OperatorRegistry, controller: Controller, *
         settings.posting.enabled = False
         settings.scanning.disabled = True
         settings.peering.standalone = True
+        # A refusal ends kopf after these pauses. They last longer than from one resync to the next, which tells kopf
+        # to leave such a namespace out.
+        settings.networking.error_backoffs = REFUSAL_PAUSES_SECONDS
         # Other pods of the cluster are none of our business, and need not even be sent.
         settings.watching.label_selectors["v1", "pods"] = naming.UID_LABEL
 

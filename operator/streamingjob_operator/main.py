@@ -113,13 +113,15 @@ async def _lead(
 
 
 async def _watch(config: OperatorConfig, controller: Controller, stop: asyncio.Event) -> None:
+    await controller.namespaces.until_one_answers()
     registry = kopf.OperatorRegistry()
     register_handlers(registry, controller, watch_nodes=config.watch_nodes)
     await kopf.operator(
         registry=registry,
         standalone=True,
         clusterwide=not config.namespaces,
-        namespaces=config.namespaces,
+        namespaces=controller.namespaces.answering,
+        insights=controller.namespaces.insights,
         stop_flag=stop,
     )
     stop.set()  # kopf takes the signals for itself, and returns when one has come

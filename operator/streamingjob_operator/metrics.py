@@ -68,6 +68,11 @@ class OperatorMetrics:
         self.drivers_replaced = Counter(
             named("drivers_replaced"), "Drivers that a new one took over from", _JOB, registry=registry
         )
+        self.namespaces_left_out = Gauge(
+            named("namespaces_left_out"),
+            "Watched namespaces that are not looked after, because nothing can be listed there",
+            registry=registry,
+        )
         self.leader = Gauge(named("leader"), "1 while this process holds the lease", registry=registry)
         self._last_checkpoint = Gauge(
             named("last_checkpoint_timestamp_seconds"),

@@ -23,19 +23,23 @@ def pipeline(env):
 @click.command()
 @click.option("--namespace", required=True)
 @click.option("--claim", default="", help="A PersistentVolumeClaim for the job's checkpoints.")
-def main(namespace: str, claim: str) -> None:
-    sys.exit(asyncio.run(_run(namespace, claim)))
+@click.option("--service-account", default="", help="For the job's driver, if the operator makes none.")
+def main(namespace: str, claim: str, service_account: str) -> None:
+    sys.exit(asyncio.run(_run(namespace, claim, service_account)))
 
 
-async def _run(namespace: str, claim: str) -> int:
+async def _run(namespace: str, claim: str, service_account: str) -> int:
     kube = await Kube.connect()
     try:
-        return await (_run_job(kube, namespace, claim) if claim else _expect_refusal(kube, namespace))
+        if not claim:
+            return await _expect_refusal(kube, job(namespace, None, service_account))
+        storage: dict[str, object] = {"pvc": {"claimName": claim, "subPath": NAME}}
+        return await _run_job(kube, namespace, job(namespace, storage, service_account))
     finally:
         await kube.close()
 
 
-def _job(namespace: str, storage: dict[str, object] | None) -> dict[str, object]:
+def job(namespace: str, storage: dict[str, object] | None, service_account: str) -> dict[str, object]:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -46,6 +50,7 @@ def _job(namespace: str, storage: dict[str, object] | None) -> dict[str, object]
             "deletionPolicy": "Delete",  # the next test is another job, and may not take this one's state
             "driver": {"podTemplate": _small("driver")},
             "executor": {"podTemplate": _small("executor")},
+            **({"serviceAccountName": service_account} if service_account else {}),
         },
     }
 
@@ -54,9 +59,9 @@ def _small(container: str) -> dict[str, object]:
     return {"spec": {"containers": [{"name": container, "resources": {"requests": {"cpu": "50m"}}}]}}
 
 
-async def _expect_refusal(kube: Kube, namespace: str) -> int:
+async def _expect_refusal(kube: Kube, wrong_job: dict[str, object]) -> int:
     try:
-        await kube.create(STREAMING_JOBS, _job(namespace, storage=None))
+        await kube.create(STREAMING_JOBS, wrong_job)
     except ApiError as error:
         if "spec.checkpoint.storage is required" in error.message:
             print("a job without storage is refused, as it should be; set test.claimName to run a real one")
@@ -67,10 +72,10 @@ async def _expect_refusal(kube: Kube, namespace: str) -> int:
     return 1
 
 
-async def _run_job(kube: Kube, namespace: str, claim: str) -> int:
+async def _run_job(kube: Kube, namespace: str, small_job: dict[str, object]) -> int:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     await _delete(kube, namespace, deadline)
-    await kube.create(STREAMING_JOBS, _job(namespace, {"pvc": {"claimName": claim, "subPath": NAME}}))
+    await kube.create(STREAMING_JOBS, small_job)
     status: dict[str, object] = {}
     while time.monotonic() < deadline and status.get("phase") not in ("Finished", "Failed"):
         await asyncio.sleep(1)

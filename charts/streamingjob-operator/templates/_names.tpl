@@ -10,6 +10,15 @@
 {{- .Values.serviceAccount.name | default (include "operator.name" .) -}}
 {{- end -}}
 
+{{/* Where the job of `helm test` runs: somewhere the operator watches, and with the release if that is watched. */}}
+{{- define "operator.testNamespace" -}}
+{{- if or (not .Values.watchNamespaces) (has .Release.Namespace .Values.watchNamespaces) -}}
+{{- .Release.Namespace -}}
+{{- else -}}
+{{- first .Values.watchNamespaces -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "operator.image" -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
