@@ -75,8 +75,6 @@ class IntervalJoinOperator(Operator):
         self._swept = 0
         """How many rows the last sweep left."""
         self._watermark = MIN_WATERMARK
-        self.late_rows = 0
-        """How many rows came when the watermark had passed them."""
 
     def open(self, context: OperatorContext) -> None:
         left, right = self._sides

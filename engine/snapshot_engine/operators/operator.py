@@ -119,6 +119,8 @@ class Operator:
     """
 
     output: Output
+    late_rows: int = 0
+    """How many rows came too late so far, whether they were dropped or sent to a late output. Not part of the state."""
 
     def open(self, context: OperatorContext) -> None:
         """Get ready, and take over `context.restored` if there is any."""

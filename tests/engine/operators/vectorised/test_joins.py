@@ -238,6 +238,18 @@ def test_an_interval_join_forgets_rows_that_nothing_can_meet_any_more(fleet: Any
     running.end()
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: make_window_join(TumblingWindow(10), "inner"), lambda: make_interval_join(0, 20)]
+)
+def test_late_rows_are_counted(fleet: Any, make: Any) -> None:
+    model = IntervalJoinModel(0, 20)
+    running = fleet(make, [LEFT_KEYS, RIGHT_KEYS], [ORDERS.schema, CUSTOMERS.schema], model, parallelism=1)
+    running.watermark(49)
+    running.process([{"customer": "a", "region": 1, "time": time, "price": 1} for time in (1, 40, 60)], 0)
+    running.process([{"name": "a", "area": 1, "time": 2, "price": 1}], 1)
+    assert running.operators[0].late_rows == 3
+
+
 @pytest.mark.parametrize("incremental", [False, True])
 @pytest.mark.parametrize("make", [make_keyed_join, lambda: make_interval_join(0, 20)], ids=["keyed", "interval"])
 def test_joins_keep_nothing_of_checkpoints_that_are_over(fleet: Any, make: Any, incremental: bool) -> None:
