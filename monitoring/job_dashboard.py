@@ -89,6 +89,8 @@ FLOW = Row(
         Panel("Source lag", [(gauge("source_lag_records"), "{{vertex}}")], "short", "Records that wait to be read"),
         Panel("Watermark lag", [(f"max by (vertex) (streamingjob_watermark_lag_seconds{JOB})", "{{vertex}}")], "s",
               "Event time of the slowest subtask, behind the clock"),
+        Panel("Late rows", [(per_second("late_rows"), "{{vertex}}")], "rps",
+              "Too late for their windows: dropped, or sent to the late output"),
         Panel("Bytes in", [(per_second("received_bytes"), "{{vertex}}")], "Bps"),
     ],
 )  # fmt: skip

@@ -130,6 +130,7 @@ def _process(place: SlotPlace) -> str:
 
 
 def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:
+    any_late = any(vertex.late_rows for vertex in vertices)
     table = FittingTable(
         [
             Column("Vertex", text=True),
@@ -141,6 +142,7 @@ def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:
             Column("Behind"),
             Column("Keys", spare=3),
             Column("State", spare=2),
+            *([Column("Late", spare=1)] if any_late else []),
         ]
     )
     for vertex in vertices:
@@ -154,6 +156,7 @@ def _vertices(vertices: list[VertexStatus], now: datetime) -> FittingTable:
             _behind(vertex, now),
             human_count(vertex.state_keys),
             human_bytes(vertex.state_bytes),
+            *([human_count(vertex.late_rows)] if any_late else []),
         )
     return table
 

@@ -36,12 +36,12 @@ def plan(
         mode=Mode(spec.checkpoint.mode.value),
         strategy=Strategy(spec.recovery.strategy.value),
         require_exactly_once_sinks=strict,
-        extra={
-            "local_modules": loaded.local_modules,
-            "checkpoint_interval": spec.checkpoint.interval,
-        },
+        extra={"checkpoint_interval": spec.checkpoint.interval},
     )
-    return plan_pipeline(loaded.function, spec.pipeline.args, spec.parallelism, options)
+    env = _called(loaded.function, spec.pipeline.args, spec.parallelism, options)
+    # Only now: modules that the function has imported are shipped as well, and looked through by the checks.
+    options = replace(options, extra={"local_modules": loaded.local_modules(), **options.extra})
+    return _planned(env, options)
 
 
 def plan_pipeline(
@@ -52,13 +52,20 @@ def plan_pipeline(
 ) -> JobGraph:
     """The job graph of a pipeline function."""
     chosen = options or PlanOptions(job=getattr(pipeline, "__name__", "job"))
-    env = Environment(parallelism=parallelism, args=args, exchange=chosen.exchange)
-    env.key_groups = chosen.key_groups
-    _call(pipeline, env, chosen.job)
-    return plan_graph(
-        env.graph,
-        replace(chosen, parallelism=env.parallelism, exchange=env.exchange, key_groups=env.key_groups),
-    )
+    return _planned(_called(pipeline, args, parallelism, chosen), chosen)
+
+
+def _called(pipeline: Pipeline, args: Mapping[str, Any] | None, parallelism: int, options: PlanOptions) -> Environment:
+    """The environment with all that the function has said to it."""
+    env = Environment(parallelism=parallelism, args=args, exchange=options.exchange)
+    env.key_groups = options.key_groups
+    _call(pipeline, env, options.job)
+    return env
+
+
+def _planned(env: Environment, options: PlanOptions) -> JobGraph:
+    said = replace(options, parallelism=env.parallelism, exchange=env.exchange, key_groups=env.key_groups)
+    return plan_graph(env.graph, said)
 
 
 def _call(pipeline: Pipeline, env: Environment, job: str) -> None:

@@ -1,6 +1,6 @@
 """Finding the pipeline function that a manifest names.
 
-Code that lies beside the manifest exists on this machine only. Its modules are listed as `local_modules`, so
+Code that lies beside the manifest exists on this machine only. Its modules are listed by `local_modules`, so
 that what is shipped to the slots carries them by value; code that is installed is shipped by name.
 """
 
@@ -11,7 +11,7 @@ import importlib.util
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,8 +34,17 @@ class LoadedPipeline:
     function: Callable[..., Any]
     origin: str
     """Where it was found, as the manifest says it."""
-    local_modules: tuple[str, ...] = ()
-    """The names of modules that exist on this machine only."""
+    module: str | None = None
+    """The name of the module that was made of a file or a text; None where it was imported by name."""
+    roots: tuple[Path, ...] = ()
+    """The folders whose modules exist on this machine only."""
+
+    def local_modules(self) -> tuple[str, ...]:
+        """The names of modules that exist on this machine only, of all that are imported by now.
+
+        To be asked when the function has been called: it may import more.
+        """
+        return _local_modules(self.roots, *([self.module] if self.module else []))
 
 
 def load_pipeline(spec: PipelineSpec, folder: Path | None = None, config_map: str | None = None) -> LoadedPipeline:
@@ -72,7 +81,7 @@ def _from_module(name: str, function: str, path: str | None, folder: Path | None
             ) from None
         except BaseException as error:
             raise LoadError(_import_failed(f"module {name!r}", error)) from error
-    return LoadedPipeline(_function_of(module, function, name), name, _local_modules(roots))
+    return LoadedPipeline(_function_of(module, function, name), name, roots=tuple(roots))
 
 
 def _from_file(file: str, function: str, folder: Path | None) -> LoadedPipeline:
@@ -89,7 +98,7 @@ def _from_file(file: str, function: str, folder: Path | None) -> LoadedPipeline:
             spec.loader.exec_module(module)
         except BaseException as error:
             raise LoadError(_import_failed(str(file), error)) from error
-    return LoadedPipeline(_function_of(module, function, file), file, _local_modules([path.parent], name))
+    return LoadedPipeline(_function_of(module, function, file), file, name, (path.parent,))
 
 
 def _from_text(text: str, function: str, origin: str) -> LoadedPipeline:
@@ -103,7 +112,7 @@ def _from_text(text: str, function: str, origin: str) -> LoadedPipeline:
             exec(compile(text, file, "exec"), module.__dict__)
         except BaseException as error:
             raise LoadError(_import_failed(origin, error)) from error
-    return LoadedPipeline(_function_of(module, function, origin), origin, (INLINE_MODULE,))
+    return LoadedPipeline(_function_of(module, function, origin), origin, INLINE_MODULE)
 
 
 def _import_roots(path: str | None, folder: Path | None) -> list[Path]:
@@ -152,7 +161,7 @@ def _module_name(path: Path) -> str:
     return f"pipeline_{stem}"
 
 
-def _local_modules(roots: list[Path], *names: str) -> tuple[str, ...]:
+def _local_modules(roots: Iterable[Path], *names: str) -> tuple[str, ...]:
     found = dict.fromkeys(names)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -18,7 +18,7 @@ from snapshot_engine.operators.stream_type import HIDDEN_TIME, EventTime, Stream
 from snapshot_engine.operators.window_output import bounded
 from snapshot_engine.protocol.elements import MIN_WATERMARK
 from snapshot_engine.state.key_index import key_index
-from snapshot_engine.state.piece_chain import PieceChain
+from snapshot_engine.state.piece_chain import PieceChain, SnapshotPlan
 from snapshot_engine.state.restored_tables import restored_tables, restored_watermark
 
 KIND = "interval-join"
@@ -70,12 +70,11 @@ class IntervalJoinOperator(Operator):
         self._keys = key_index(self._codec)
         self._rows = self._no_rows()
         self._sizes: dict[int, tuple[int, int]] = {}
-        """How many rows the sides had at the end of an epoch: where the changes since begin."""
+        """How many rows the sides had at the end of an epoch: where the changes since begin. Empty where every snapshot
+        has all rows."""
         self._swept = 0
         """How many rows the last sweep left."""
         self._watermark = MIN_WATERMARK
-        self.late_rows = 0
-        """How many rows came when the watermark had passed them."""
 
     def open(self, context: OperatorContext) -> None:
         left, right = self._sides
@@ -89,7 +88,9 @@ class IntervalJoinOperator(Operator):
             port = LEFT if name == left.name else RIGHT
             times = batch.column(_TIME).to_numpy()
             self._keep(port, self._sides[port].restored(batch), times)
-        self._sizes[0] = self._current_sizes()
+        self._incremental = context.incremental
+        if self._incremental:
+            self._sizes[0] = self._current_sizes()
 
     def process(self, port: int, data: Data) -> None:
         batch = to_arrow(data, self._inputs[port])
@@ -108,9 +109,7 @@ class IntervalJoinOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> Snapshot:
         plan = self._chain.plan()
-        self._sizes[plan.epoch] = self._current_sizes()
-        since = (0, 0) if plan.after is None else self._sizes[plan.after]
-        self._sizes = {epoch: sizes for epoch, sizes in self._sizes.items() if epoch >= (plan.after or 0)}
+        since = self._sizes_after(plan)
         frozen = [(rows.store.since(first), rows.times[first:]) for rows, first in zip(self._rows, since, strict=True)]
         meta = {"watermark": self._watermark}
         return self._chain.snapshot(checkpoint, plan, meta, lambda: self._written(frozen, meta["watermark"]))
@@ -126,6 +125,13 @@ class IntervalJoinOperator(Operator):
 
     def _no_rows(self) -> tuple[TimedRows, TimedRows]:
         return TimedRows(self._sides[LEFT].schema), TimedRows(self._sides[RIGHT].schema)
+
+    def _sizes_after(self, plan: SnapshotPlan) -> tuple[int, int]:
+        """What the snapshot need not have; from an earlier epoch nothing will be asked any more."""
+        if self._incremental:
+            self._sizes[plan.epoch] = self._current_sizes()
+            self._sizes = {epoch: sizes for epoch, sizes in self._sizes.items() if epoch >= (plan.after or 0)}
+        return (0, 0) if plan.after is None else self._sizes[plan.after]
 
     def _current_sizes(self) -> tuple[int, int]:
         return self._rows[LEFT].store.size, self._rows[RIGHT].store.size

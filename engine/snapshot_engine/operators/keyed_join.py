@@ -14,7 +14,7 @@ from snapshot_engine.operators.records import to_arrow
 from snapshot_engine.operators.stream_type import StreamType
 from snapshot_engine.operators.window_output import bounded
 from snapshot_engine.state.key_index import key_index
-from snapshot_engine.state.piece_chain import PieceChain
+from snapshot_engine.state.piece_chain import PieceChain, SnapshotPlan
 from snapshot_engine.state.restored_tables import restored_tables
 
 KIND = "keyed-join"
@@ -51,7 +51,8 @@ class KeyedJoinOperator(Operator):
         self._keys = key_index(self._codec)
         self._rows = tuple(LinkedRows(side.schema) for side in self._sides)
         self._sizes: dict[int, tuple[int, int]] = {}
-        """How many rows the sides had at the end of an epoch: where the changes since begin."""
+        """How many rows the sides had at the end of an epoch: where the changes since begin. Empty where every snapshot
+        has all rows."""
 
     def open(self, context: OperatorContext) -> None:
         left, right = self._sides
@@ -62,7 +63,9 @@ class KeyedJoinOperator(Operator):
             side = LEFT if name == left.name else RIGHT
             rows = self._sides[side].restored(batch)
             self._rows[side].add(rows, self._number(side, rows), self._keys.capacity)
-        self._sizes[0] = self._current_sizes()
+        self._incremental = context.incremental
+        if self._incremental:
+            self._sizes[0] = self._current_sizes()
 
     def process(self, port: int, data: Data) -> None:
         side = self._sides[port]
@@ -76,9 +79,7 @@ class KeyedJoinOperator(Operator):
 
     def snapshot(self, checkpoint: int) -> Snapshot:
         plan = self._chain.plan()
-        self._sizes[plan.epoch] = self._current_sizes()
-        since = (0, 0) if plan.after is None else self._sizes[plan.after]
-        self._sizes = {epoch: sizes for epoch, sizes in self._sizes.items() if epoch >= (plan.after or 0)}
+        since = self._sizes_after(plan)
         frozen = [rows.store.since(first) for rows, first in zip(self._rows, since, strict=True)]
         return self._chain.snapshot(checkpoint, plan, {}, lambda: self._written(frozen))
 
@@ -90,6 +91,13 @@ class KeyedJoinOperator(Operator):
 
     def state_size(self) -> tuple[int, int]:
         return sum(self._current_sizes()), self._keys.nbytes + sum(rows.nbytes for rows in self._rows)
+
+    def _sizes_after(self, plan: SnapshotPlan) -> tuple[int, int]:
+        """What the snapshot need not have; from an earlier epoch nothing will be asked any more."""
+        if self._incremental:
+            self._sizes[plan.epoch] = self._current_sizes()
+            self._sizes = {epoch: sizes for epoch, sizes in self._sizes.items() if epoch >= (plan.after or 0)}
+        return (0, 0) if plan.after is None else self._sizes[plan.after]
 
     def _current_sizes(self) -> tuple[int, int]:
         return self._rows[LEFT].store.size, self._rows[RIGHT].store.size

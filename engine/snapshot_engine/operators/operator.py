@@ -66,6 +66,9 @@ class Origin:
     """Whether rows are to follow that would have come in the same batch, were it not cut to save time."""
     reading: set[str] = field(default_factory=set)
     """Splits that are being read, whether rows came yet or not: the watermark waits for the first rows of each."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """When (processing time) each of them was last asked for rows, whether it had any or not: only one that is asked
+    can be silent."""
     drift: SourceDrift | None = None
     """Says which splits must not be read now; None where no source has to wait for others."""
 
@@ -116,6 +119,8 @@ class Operator:
     """
 
     output: Output
+    late_rows: int = 0
+    """How many rows came too late so far, whether they were dropped or sent to a late output. Not part of the state."""
 
     def open(self, context: OperatorContext) -> None:
         """Get ready, and take over `context.restored` if there is any."""

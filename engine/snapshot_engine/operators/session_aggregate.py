@@ -71,8 +71,6 @@ class SessionAggregateOperator(Operator):
         self._late_columns = [name for name in input.schema.names if name != HIDDEN_KEY]
         self._sessions = SessionTable(self._layout.codec, self._layout.columns.initial, self._gap)
         self._watermark = MIN_WATERMARK
-        self.late_rows = 0
-        """How many rows came too late."""
 
     def open(self, context: OperatorContext) -> None:
         self._layout.columns.operator = context.name

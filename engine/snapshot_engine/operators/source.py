@@ -72,6 +72,7 @@ class SourceReaderOperator(SourceOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._origin = context.origin
+        self._clock = context.clock
         self._uid = context.uid
         self._place = (context.subtask, context.parallelism)
         restored = [state.meta for state in iterate_states(context.restored, KIND)]
@@ -97,6 +98,7 @@ class SourceReaderOperator(SourceOperator):
                 continue
             whole = self._rest_of_batch or self.batch_rows
             asked = min(whole, most_rows)
+            self._origin.asked[split.name] = self._clock()
             try:
                 batch = self._reader(split).read(asked)
             except EndOfSplit:
@@ -187,6 +189,7 @@ class SourceReaderOperator(SourceOperator):
         self._open.popleft()
         self._open_next()
         self._origin.reading.discard(split.name)
+        self._origin.asked.pop(split.name, None)
         self._origin.ended.add(split.name)
 
     def _refuse_other_schema(self, found: Any) -> None:

@@ -31,10 +31,12 @@ class _Split:
     """How far one source split has come."""
 
     active_at: int
-    """Processing time of its last rows, or of the moment it was first heard of."""
+    """Processing time since when it could be silent: of its last rows, or of a moment when it was waiting its turn."""
     latest: int | None = None
     """The greatest event time seen."""
     idle: bool = False
+    look_at: int = 0
+    """When to look again whether it is idle, if that is later than `active_at` and the timeout."""
 
 
 class WatermarkOperator(Operator):
@@ -43,7 +45,8 @@ class WatermarkOperator(Operator):
     The smallest over all splits that are neither ended nor idle is emitted, after a batch, when it has advanced; of a
     batch that the source reads in parts, after the last part, so that no row is late because others were slow. A
     split of which nothing was read yet holds it back. A split that was silent for `idle_timeout_ms` of processing
-    time does not; when all are, the output is declared idle.
+    time does not; when all are, the output is declared idle. Silent is what was asked and had nothing that came here:
+    a split that waits its turn, or for room downstream, is not.
 
     `extract` gives the event time of a record that has no column for it: epoch milliseconds, or a datetime. With
     `keeps_together` the source hears how far each split has come; one that has to wait for others is not idle.
@@ -110,22 +113,34 @@ class WatermarkOperator(Operator):
             return self._clock()  # the rest of the batch has not come
         if self.idle_timeout_ms is None or self._all_idle:
             return None
-        waiting = [split.active_at for split in self._relevant().values() if not split.idle]
-        return min(waiting) + self.idle_timeout_ms if waiting else None
+        timeout, moving = self.idle_timeout_ms, [split for split in self._relevant().values() if not split.idle]
+        return min((max(split.active_at + timeout, split.look_at) for split in moving), default=None)
 
     def on_deadline(self, now: int) -> None:
         self._held_back = self._held_back and self._origin.more_of_batch
         splits = self._relevant()
         if self.idle_timeout_ms is not None:
             for name, split in splits.items():
-                if self._drift is not None and name in self._drift.held:
-                    split.active_at = now
-                split.idle = split.idle or split.active_at + self.idle_timeout_ms <= now
+                if not split.idle:
+                    self._look_whether_idle(name, split, self.idle_timeout_ms, now)
         if not self._held_back:
             self._advance()
         if splits and all(split.idle for split in splits.values()) and not self._all_idle:
             self._all_idle = True
             self.output.idle()
+
+    def _look_whether_idle(self, name: str, split: _Split, timeout: int, now: int) -> None:
+        silent = self._last_asked(name, now) - split.active_at
+        if silent <= 0:
+            split.active_at, silent = now, 0
+        split.idle = silent >= timeout
+        split.look_at = now + timeout - silent
+
+    def _last_asked(self, name: str, now: int) -> int:
+        """Where no source is in the chain nobody knows, and rows may come at any time."""
+        if self._drift is not None and name in self._drift.held:
+            return MIN_WATERMARK
+        return self._origin.asked.get(name, MIN_WATERMARK) if name in self._origin.reading else now
 
     def snapshot(self, checkpoint: int) -> _WatermarkSnapshot:
         splits = {name: split.latest for name, split in self._splits.items() if split.latest is not None}

@@ -65,8 +65,6 @@ class WindowAggregateOperator(Operator):
         self._watermark = MIN_WATERMARK
         self._expected = 0
         self._spare: SpareMemory | None = None
-        self.late_rows = 0
-        """How many rows came too late for all of their windows."""
 
     def open(self, context: OperatorContext) -> None:
         self._layout.columns.operator = context.name

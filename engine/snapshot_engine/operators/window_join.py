@@ -81,8 +81,6 @@ class WindowJoinOperator(Operator):
         self._grid = PaneGrid.of(window, 0)
         self._panes: dict[int, PaneRows] = {}
         self._watermark = MIN_WATERMARK
-        self.late_rows = 0
-        """How many rows came too late for all of their windows."""
 
     def open(self, context: OperatorContext) -> None:
         left, right = self._sides

@@ -53,8 +53,6 @@ class WindowProcessOperator(PortionedOperator):
         self.type = output
         self.allowed_lateness_ms = allowed_lateness_ms
         self.late_tag = late_tag
-        self.late_records = 0
-        """How many were too late so far; not part of the state."""
 
     def open_state(self, context: OperatorContext) -> None:
         open_function(self.function, context)
@@ -105,7 +103,7 @@ class WindowProcessOperator(PortionedOperator):
         self.output.watermark(timestamp)
 
     def _put_out_late(self, records: Records, late: list[int]) -> None:
-        self.late_records += len(late)
+        self.late_rows += len(late)
         if self.late_tag is not None:
             values = [records.values[position] for position in late]
             chosen = records.chosen(np.array(late, np.intp), values)

@@ -395,6 +395,7 @@ def _figures(subtask: Subtask) -> dict[str, Any]:
         "busy": activity.busy_seconds,
         "blocked": activity.waited(Waiting.FOR_ROOM),
         "idle": activity.waited(Waiting.FOR_INPUT),
+        "late_rows": subtask.late_rows(),
         "watermark": activity.watermark if activity.watermark is not None else subtask.router.last_watermark,
         "lag": subtask.source_lag(),
         "state_keys": keys,

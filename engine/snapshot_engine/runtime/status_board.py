@@ -364,6 +364,7 @@ def _vertex_status(vertex: JobVertex, known: Totals, rates: Mapping[str, float])
         state_bytes=int(known.summed.get("state_bytes", 0)),
         watermark=at(known.watermark / 1000) if known.watermark is not None else None,
         source_lag=int(known.summed["lag"]) if "lag" in known.summed else None,
+        late_rows=int(known.counted["late_rows"]),
     )
 
 

@@ -242,6 +242,9 @@ class Subtask:
         sizes = [operator.state_size() for operator in self.chain.opened]
         return sum(keys for keys, _ in sizes), sum(size for _, size in sizes)
 
+    def late_rows(self) -> int:
+        return sum(operator.late_rows for operator in self.chain.opened)
+
     def source_lag(self) -> int | None:
         """Rows that wait to be read; None if this is no source, or one that cannot tell."""
         return self.chain.source.lag() if self._is_source and not self.ended else None

@@ -15,7 +15,7 @@ from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.slot_task import parse_subtask
 
-COUNTED = ("rows_in", "bytes_in", "rows_out", "bytes_out", "busy", "blocked", "idle")
+COUNTED = ("rows_in", "bytes_in", "rows_out", "bytes_out", "busy", "blocked", "idle", "late_rows")
 """These only grow; a new attempt begins at zero again, and the vertex goes on from where it was."""
 SUMMED = ("state_keys", "state_bytes", "lag", "kept_bytes", "kept_budget", "loop_log_bytes", "loop_queue_bytes")
 """These are what they are now. A subtask that does not know one leaves it out, or says None."""

@@ -30,6 +30,7 @@ _COUNTERS = (
     _Family("busy_seconds", "Time that subtasks spent at work", "busy"),
     _Family("backpressured_seconds", "Time that subtasks waited for room downstream, or for slower sources", "blocked"),
     _Family("idle_seconds", "Time that subtasks spent waiting for input", "idle"),
+    _Family("late_rows", "Rows that came too late, and were dropped or sent to the late output", "late_rows"),
 )
 _GAUGES = (_Family("source_lag_records", "Records that wait to be read, where the source can tell", "lag"),)
 _GAUGES_FROM_ZERO = (  # a vertex that has nothing of the kind has nothing of it

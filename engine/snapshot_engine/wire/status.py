@@ -187,6 +187,8 @@ class VertexStatus(TolerantModel):
     watermark: AwareDatetime | None = None
     source_lag: int | None = None
     """Records that wait to be read."""
+    late_rows: int = 0
+    """Too late for all that wants rows in time: dropped, or sent to a late output."""
 
 
 class ExecutorStatus(TolerantModel):

@@ -45,6 +45,13 @@ def test_vertices_say_what_passes_and_how_far_they_are_behind() -> None:
     assert "7 records" in text
 
 
+def test_late_rows_have_a_column_where_there_are_any() -> None:
+    vertices = [VertexStatus(name="bids"), VertexStatus(name="windows", late_rows=1234)]
+    text = shown(status(vertices=vertices))
+    assert "Late" in text and "1.2 k" in text
+    assert "Late" not in shown(status(vertices=vertices[:1]))
+
+
 def test_a_checkpoint_says_which_subtask_made_it_slow_and_how() -> None:
     slow = SlowestStep(subtask="windows[3]", vertex="windows", part="start_delay", seconds=2.0)
     entry = CheckpointEntry(id=7, outcome=CheckpointOutcome.COMPLETED, triggered_at=NOW, slowest=slow)

@@ -34,9 +34,11 @@ def pipeline(env):
 
 
 @pytest.fixture(autouse=True)
-def forget_the_inline_module():
+def forget_the_modules_of_jobs(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
     yield
-    sys.modules.pop("inline_pipeline", None)
+    for name in ("inline_pipeline", "late_shop", "late_helpers"):
+        sys.modules.pop(name, None)
 
 
 def manifest(source=SOURCE, args=None, **spec):
@@ -49,6 +51,34 @@ def test_a_manifest_is_planned_with_its_parallelism_and_name():
     assert graph.name == "shop" and graph.key_groups == 128
     assert [vertex.parallelism for vertex in graph.vertices.values()] == [3, 3]
     assert graph.options["local_modules"] == ("inline_pipeline",)
+
+
+LATE_IMPORT = """
+def pipeline(env):
+    from late_helpers import helper
+
+    env.from_source(Rows(), uid="orders").map(helper).sink_to(Discard(), uid="out")
+"""
+
+
+def importing_when_called(folder, helpers):
+    """A manifest whose pipeline function imports a module beside it only when it is called."""
+    (folder / "late_helpers.py").write_text(helpers)
+    (folder / "late_shop.py").write_text(SOURCE.partition("def pipeline")[0] + LATE_IMPORT)
+    spec = {"pipeline": {"entrypoint": "late_shop.py:pipeline"}}
+    return StreamingJob.model_validate({"metadata": {"name": "shop"}, "spec": spec})
+
+
+def test_a_module_that_the_function_imports_when_it_is_called_is_shipped(tmp_path):
+    job = importing_when_called(tmp_path, "def helper(row):\n    return row\n")
+    assert set(plan(job, folder=tmp_path).options["local_modules"]) == {"late_shop", "late_helpers"}
+
+
+def test_what_cannot_be_sent_is_found_in_such_a_module_too(tmp_path):
+    helpers = "import threading\nLOCK = threading.Lock()\ndef helper(row):\n    with LOCK:\n        return row\n"
+    job = importing_when_called(tmp_path, helpers)
+    with pytest.raises(PlanError, match=r"(?s)late_shop.py:\d+.*it cannot be sent to the executors.*lock"):
+        plan(job, folder=tmp_path)
 
 
 def test_the_mode_and_strategy_of_the_manifest_are_checked():

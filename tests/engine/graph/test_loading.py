@@ -36,7 +36,7 @@ def test_a_file_beside_the_manifest(tmp_path):
     (tmp_path / "shop.py").write_text(PIPELINE)
     loaded = load(tmp_path, entrypoint="shop.py:pipeline")
     assert loaded.function(None) == "called"
-    assert loaded.local_modules == ("shop",)
+    assert loaded.local_modules() == ("shop",)
 
 
 def test_a_file_in_a_folder_below_the_manifest(tmp_path):
@@ -48,7 +48,7 @@ def test_a_file_in_a_folder_below_the_manifest(tmp_path):
 def test_what_the_file_imports_from_its_folder_is_shipped_with_it(tmp_path):
     (tmp_path / "prices.py").write_text("TAX = 19\n")
     (tmp_path / "shop.py").write_text("import prices\n" + PIPELINE)
-    assert set(load(tmp_path, entrypoint="shop.py:pipeline").local_modules) == {"shop", "prices"}
+    assert set(load(tmp_path, entrypoint="shop.py:pipeline").local_modules()) == {"shop", "prices"}
 
 
 def test_a_file_never_hides_a_module_of_its_name(tmp_path):
@@ -56,7 +56,7 @@ def test_a_file_never_hides_a_module_of_its_name(tmp_path):
 
     (tmp_path / "json.py").write_text(PIPELINE)
     loaded = load(tmp_path, entrypoint="json.py:pipeline")
-    assert loaded.function(None) == "called" and loaded.local_modules[0] == "pipeline_json"
+    assert loaded.function(None) == "called" and loaded.local_modules()[0] == "pipeline_json"
     assert sys.modules["json"] is json
 
 
@@ -84,17 +84,17 @@ def test_a_module_in_the_path_of_the_manifest(tmp_path):
     (package / "orders.py").write_text(PIPELINE)
     loaded = load(tmp_path, entrypoint="shop.orders:pipeline", path="src")
     assert loaded.function(None) == "called"
-    assert set(loaded.local_modules) == {"shop", "shop.orders"}
+    assert set(loaded.local_modules()) == {"shop", "shop.orders"}
 
 
 def test_an_installed_module_is_not_shipped(tmp_path):
     loaded = load_pipeline(PipelineSpec(entrypoint="json:dumps"))
-    assert loaded.function({"a": 1}) == '{"a": 1}' and loaded.local_modules == ()
+    assert loaded.function({"a": 1}) == '{"a": 1}' and loaded.local_modules() == ()
 
 
 def test_inline_source(tmp_path):
     loaded = load(tmp_path, source="def flow(env):\n    return 'inline'\n", function="flow")
-    assert loaded.function(None) == "inline" and loaded.local_modules == (INLINE_MODULE,)
+    assert loaded.function(None) == "inline" and loaded.local_modules() == (INLINE_MODULE,)
 
 
 def test_the_text_of_a_config_map(tmp_path):

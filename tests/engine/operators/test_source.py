@@ -74,6 +74,7 @@ class Reading:
         batch_rows: int = 2,
     ) -> None:
         self.origin = Origin()
+        self.now = 0
         self.rows: list[tuple[str, int]] = []
         self.operator = SourceReaderOperator(source, batch_rows)
         self.operator.output = self  # type: ignore[assignment]
@@ -88,7 +89,7 @@ class Reading:
                 restored=restored,
                 rescaled=False,
                 reader=None,  # type: ignore[arg-type]
-                clock=lambda: 0,
+                clock=lambda: self.now,
                 origin=self.origin,
             )
         )
@@ -139,6 +140,18 @@ def test_a_batch_that_is_read_in_parts_is_one_turn_of_its_split() -> None:
     assert reading.snapshot().meta["splits"]["a"] == {"position": 5, "ended": False}
     assert reading.to_end() == []
     assert not reading.origin.more_of_batch
+
+
+def test_it_says_when_it_asked_each_split() -> None:
+    reading = Reading(ListSource({"a": [0, 1], "b": [None, 7], "c": range(9)}))
+    reading.now = 100
+    reading.poll()
+    assert reading.origin.asked == {"a": 100}
+    reading.now = 200
+    reading.poll()  # b has nothing, so c is asked as well
+    assert reading.origin.asked == {"a": 100, "b": 200, "c": 200}
+    reading.to_end()
+    assert reading.origin.asked == {}
 
 
 def test_a_split_that_has_no_more_of_a_batch_waits_for_its_next_turn() -> None:

@@ -96,6 +96,7 @@ def test_a_silent_split_holds_nothing_back_after_the_timeout_and_counts_again_wh
     bench.now += 600
     operator.process(0, times(100))
     bench.now += 400
+    bench.origin.asked["b"] = bench.now
     operator.on_deadline(bench.now)
     assert out.events == ["data", 99]
     bench.origin.split = "b"
@@ -106,6 +107,71 @@ def test_a_silent_split_holds_nothing_back_after_the_timeout_and_counts_again_wh
     bench.origin.split = "b"
     operator.process(0, times(150))
     assert out.watermarks == [99, 149]
+
+
+def read(bench: Any, operator: WatermarkOperator, split: str, *rows: int) -> None:
+    """As the source does: the split is asked, and what it has is handed on."""
+    bench.origin.asked[split] = bench.now
+    bench.origin.split = split
+    operator.process(0, times(*rows))
+
+
+def test_a_split_that_waits_its_turn_is_not_idle(bench: Any) -> None:
+    bench.origin.reading |= {"a", "b", "c"}
+    operator = by_column(idle=1000)
+    out = bench.open(operator)
+    for turn in range(3):
+        for split in ("a", "b", "c"):
+            read(bench, operator, split, turn * 100)
+            bench.now += 900  # what comes behind is slow: the others wait for nearly two timeouts
+            operator.on_deadline(bench.now)
+    assert (out.watermarks, out.idles) == ([-1, 99, 199], 0)
+
+
+def test_a_split_is_not_idle_because_nobody_asked_it_under_back_pressure(bench: Any) -> None:
+    bench.origin.reading |= {"a", "b"}
+    operator = by_column(idle=1000)
+    out = bench.open(operator)
+    read(bench, operator, "a", 100)
+    read(bench, operator, "b", 500)
+    bench.now += 10
+    read(bench, operator, "a")
+    bench.now += 5000
+    assert operator.next_deadline() < bench.now
+    operator.on_deadline(bench.now)
+    assert (out.watermarks, out.idles) == ([99], 0)
+    assert operator.next_deadline() == bench.now + 990
+    read(bench, operator, "a", 200)
+    assert out.watermarks == [99, 199]
+
+
+def test_a_split_that_is_asked_in_vain_for_the_timeout_is_idle_whatever_it_waited_for_before(bench: Any) -> None:
+    bench.origin.reading |= {"a", "b"}
+    operator = by_column(idle=1000)
+    out = bench.open(operator)
+    read(bench, operator, "a", 100)
+    bench.now += 3000
+    operator.on_deadline(bench.now)
+    since = bench.now
+    while not out.watermarks:
+        bench.now += 2
+        read(bench, operator, "b")
+        read(bench, operator, "a", 101)
+        if operator.next_deadline() <= bench.now:
+            operator.on_deadline(bench.now)
+    assert bench.now - since == 1000
+
+
+def test_a_split_whose_rows_are_all_filtered_out_on_their_way_here_is_idle_after_the_timeout(bench: Any) -> None:
+    bench.origin.reading |= {"a", "b"}
+    operator = by_column(idle=1000)
+    out = bench.open(operator)
+    for _ in range(10):
+        bench.origin.asked["b"] = bench.now  # it has rows each time, and none comes through
+        read(bench, operator, "a", 100)
+        operator.on_deadline(bench.now)
+        bench.now += 300
+    assert out.watermarks == [99]
 
 
 def test_when_all_splits_are_silent_the_output_is_idle_once(bench: Any) -> None:
@@ -234,6 +300,7 @@ def test_a_split_that_waits_for_others_is_not_idle(bench: Any) -> None:
     bench.origin.split = "a"
     for _ in range(4):
         bench.now += 600
+        bench.origin.asked["a"] = bench.now
         operator.process(0, times(0))
         operator.on_deadline(bench.now)
     assert (drift.held, out.idles, out.watermarks) == ({"b"}, 0, [-11])
@@ -242,5 +309,6 @@ def test_a_split_that_waits_for_others_is_not_idle(bench: Any) -> None:
     operator.on_deadline(bench.now)
     assert not drift.held and drift.say() == 489
     bench.now += 1000
+    bench.origin.asked["b"] = bench.now
     operator.on_deadline(bench.now)
     assert out.idles == 1 and drift.say() is None

@@ -132,7 +132,7 @@ def test_a_late_record_within_the_allowance_makes_the_result_go_out_again(bench:
     operator.process(0, rows(("a", 5, 0), ("c", 6, 0)))
     assert out.records() == [("a", 0, 10, [1]), ("a", 0, 10, [1, 2, 3]), ("b", 0, 10, [4])]
     assert out.side("late") == [("a", 5, 0), ("c", 6, 0)]
-    assert operator.late_records == 2
+    assert operator.late_rows == 2
     operator.on_watermark(100)
     assert len(out.records()) == 3
     assert operator.state_size()[0] == 0
@@ -162,7 +162,7 @@ def test_without_a_tag_late_records_are_only_counted(bench: Any) -> None:
     operator, out = opened(bench, "process", Listing(), TumblingWindow(10))
     operator.on_watermark(20)
     operator.process(0, rows(("a", 1, 0), ("a", 2, 20)))
-    assert (operator.late_records, out.sides) == (1, [])
+    assert (operator.late_rows, out.sides) == (1, [])
 
 
 def test_a_process_function_may_use_side_outputs(bench: Any) -> None:
@@ -294,7 +294,7 @@ def test_windows_are_those_of_all_records_over_any_order_restores_and_rescaling(
     for operator, out in subtasks:
         operator.on_watermark(MAX_WATERMARK)
         results += out.records()
-        assert operator.late_records == 0
+        assert operator.late_rows == 0
         assert operator.state_size()[0] == 0
     assert sorted((user, start, end, sorted(ns)) for user, start, end, ns in results) == sorted(
         expected_windows(window, records)
@@ -323,7 +323,7 @@ def test_with_late_records_the_last_result_of_a_window_has_all_that_were_in_time
         assert {n for *_, ns in known for n in ns} <= shown | waiting, "all its windows are over, but it did not go out"
     operator.on_watermark(MAX_WATERMARK)
     late = {row[1] for row in out.side("late")}
-    assert len(late) == len(out.side("late")) == operator.late_records
+    assert len(late) == len(out.side("late")) == operator.late_rows
     last = {(user, start, end): ns for user, start, end, ns in out.records()}
     seen = {n for ns in last.values() for n in ns}
     in_a_gap = {n for user, n, at in records if not expected_windows(window, [(user, n, at)])}

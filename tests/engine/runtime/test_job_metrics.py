@@ -6,6 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from snapshot_engine.api import Count, Environment, Sum, Tumbling
 from snapshot_engine.connectors.bids import bids
 from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
@@ -108,6 +110,30 @@ def test_a_job_that_was_killed_tells_of_checkpoints_records_restarts_and_each_ph
     assert seen.of("streamingjob_sink_aborts_total") == 2
     assert seen.of("streamingjob_checkpoint_slowest_total") >= 3
     assert sum(seen.of("streamingjob_checkpoint_critical_seconds", part=part) for part in PARTS) > 0
+
+
+def test_rows_that_are_dropped_because_they_are_late_are_told_by_vertex(tmp_path: Path) -> None:
+    """Of ten rows one is an hour behind the others."""
+    seen, told = Scraped(), []
+    times = lambda offsets: np.where(offsets % 10 == 9, offsets, offsets + 3_600_000).astype(np.int64)  # noqa: E731
+
+    def pipeline(env: Environment) -> None:
+        source = GeneratorSource({"key": lambda offsets: offsets % 3, "ts": times}, splits=1, rate=2000)
+        stream = env.from_source(source, uid="rows").with_watermark("ts").key_by("key").window(Tumbling("10ms"))
+        stream.aggregate(n=Count()).uid("windows").sink_to(CollectSink(tmp_path / "out"), uid="out")
+
+    async def look(job: RunningJob) -> None:
+        while not any(vertex.late_rows for vertex in job.board.status.vertices):
+            await asyncio.sleep(0.02)
+        seen.scrape(job)
+        told.extend((vertex.name, vertex.late_rows > 0) for vertex in job.board.status.vertices)
+        job.master.stop()
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=look)
+    assert result.outcome is Outcome.STOPPED, result.message
+    assert dict(told) == {"rows": False, "windows": True}
+    assert seen.of("streamingjob_late_rows_total", vertex="windows") > 0
+    assert seen.of("streamingjob_late_rows_total", vertex="rows") == 0
 
 
 def test_counters_go_on_when_a_region_restarts(tmp_path: Path) -> None:

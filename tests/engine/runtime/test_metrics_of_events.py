@@ -177,8 +177,9 @@ def test_state_and_lag_of_a_region_go_with_it_and_counters_stay(job: Watched) ->
 def test_counters_go_on_over_attempts(job: Watched) -> None:
     for number in (1, 2, 3):
         job.start(0, number)
-        job.beat(0, number, rows_out=100)
+        job.beat(0, number, rows_out=100, late_rows=2)
     assert job["records_out_total vertex=source"] == 300
+    assert job["late_rows_total vertex=source"] == 6
 
 
 def test_the_critical_path_shows_the_last_checkpoint_only(job: Watched) -> None:

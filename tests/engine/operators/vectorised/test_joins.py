@@ -238,6 +238,31 @@ def test_an_interval_join_forgets_rows_that_nothing_can_meet_any_more(fleet: Any
     running.end()
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: make_window_join(TumblingWindow(10), "inner"), lambda: make_interval_join(0, 20)]
+)
+def test_late_rows_are_counted(fleet: Any, make: Any) -> None:
+    model = IntervalJoinModel(0, 20)
+    running = fleet(make, [LEFT_KEYS, RIGHT_KEYS], [ORDERS.schema, CUSTOMERS.schema], model, parallelism=1)
+    running.watermark(49)
+    running.process([{"customer": "a", "region": 1, "time": time, "price": 1} for time in (1, 40, 60)], 0)
+    running.process([{"name": "a", "area": 1, "time": 2, "price": 1}], 1)
+    assert running.operators[0].late_rows == 3
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("make", [make_keyed_join, lambda: make_interval_join(0, 20)], ids=["keyed", "interval"])
+def test_joins_keep_nothing_of_checkpoints_that_are_over(fleet: Any, make: Any, incremental: bool) -> None:
+    schemas = [ORDERS.schema, CUSTOMERS.schema]
+    model = KeyedJoinModel() if make is make_keyed_join else IntervalJoinModel(0, 20)
+    running = fleet(make, [LEFT_KEYS, RIGHT_KEYS], schemas, model, incremental=incremental, parallelism=1)
+    for number in range(1, 51):
+        running.process([{"customer": "a", "region": 1, "time": 1, "price": 1}], 0)
+        running.snapshot()
+        running.finish(number)
+    assert len(running.operators[0]._sizes) <= 10
+
+
 def test_the_output_has_keys_window_and_both_sides_columns() -> None:
     type_ = window_join.output_type(LEFT_KEYS, RIGHT_KEYS, "inner", ORDERS, CUSTOMERS)
     assert type_.schema.names == [

@@ -153,6 +153,13 @@ def test_sessions_survive_anything(fleet: Any, lateness: int, incremental: bool,
     running.end()
 
 
+def test_late_rows_are_counted(fleet: Any) -> None:
+    running = fleet(lambda: make(0), [("key",)], [SCHEMA], SessionModel(0), parallelism=1)
+    running.watermark(1000)
+    running.process([{"key": "a", "time": epoch(time), "price": 1, "weight": 1.0} for time in (1, 500, 2000)])
+    assert running.operators[0].late_rows == 2
+
+
 def test_keys_without_sessions_are_forgotten(fleet: Any) -> None:
     class Ignored:
         def process(self, port: int, rows: list[Row]) -> tuple[list[Any], list[Any]]:
