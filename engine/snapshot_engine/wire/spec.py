@@ -32,6 +32,8 @@ FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 # Where a PersistentVolumeClaim with checkpoints is mounted in driver and executors.
 CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
+# Schemes of the uris of storage that every machine can reach.
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 GIB = 2**30
 
@@ -155,8 +157,8 @@ class StorageSpec(StrictModel):
     """Where checkpoints go: a uri, or a PersistentVolumeClaim. Cannot be changed while the job exists."""
 
     uri: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///path`; in an embedded run also a path relative to the
-    manifest."""
+    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///path` (on Kubernetes of a volume that both pod templates
+    mount); in an embedded run also a path relative to the manifest."""
     secret_ref: SecretRef | None = None
     """Credentials for the uri."""
     pvc: PvcRef | None = None
