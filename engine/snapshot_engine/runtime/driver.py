@@ -23,6 +23,7 @@ from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.spark_settings import DriverPod, kubernetes_settings
+from snapshot_engine.runtime.starting_checkpoint import refuse_lost_checkpoints
 from snapshot_engine.storage import layout
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire import control
@@ -44,6 +45,7 @@ class Launch:
     restore_id: str | None = None
     restore_from: str | None = None
     ignore_state: bool = False
+    expected_checkpoint: str | None = None
 
     @classmethod
     def from_environment(cls, given: Mapping[str, str]) -> Launch:
@@ -55,6 +57,7 @@ class Launch:
             restore_id=given.get(Environment.RESTORE_ID),
             restore_from=given.get(Environment.RESTORE_FROM),
             ignore_state=given.get(Environment.IGNORE_STATE) == "true",
+            expected_checkpoint=given.get(Environment.EXPECTED_CHECKPOINT),
         )
 
 
@@ -78,6 +81,7 @@ def settings_for(job: StreamingJob, launch: Launch) -> JobSettings:
         restore_id=launch.restore_id,
         restore_from=savepoint_path(launch.restore_from) if launch.restore_from else None,
         ignore_state=launch.ignore_state,
+        expected_checkpoint=launch.expected_checkpoint,
         take_over=launch.restore_from is not None,
         slot_port=control.SLOT_PORT,
     )
@@ -117,7 +121,9 @@ def run_driver(job: StreamingJob, launch: Launch, seen: LastSeen) -> JobResult:
     graph = plan_job(job)
     execution = ExecutionGraph(graph)
     settings = settings_for(job, launch)
-    refuse_unusable(settings.storage)  # told before Spark takes its seconds
+    # Told before Spark takes its seconds, and before anything is written that what is put back would meet.
+    refuse_unusable(settings.storage)
+    refuse_lost_checkpoints(settings, open_job_store(settings))
     launcher = _launch_spark(job, graph, launch)
     try:
         return asyncio.run(_run(settings, execution, launcher, seen))
