@@ -14,7 +14,9 @@ from snapshot_engine.wire.spec import (
     MAX_NAME_LENGTH,
     MIN_HEARTBEAT_TIMEOUT,
     NAME_PATTERN,
+    OBJECT_STORES,
 )
+from streamingjob_operator.manifests.pod_security import SCRATCH_DIRECTORY, WORK_DIRECTORY
 
 MAX_SPARK_CONF_ENTRIES = 64
 
@@ -58,6 +60,11 @@ FORMAT_RULES: dict[str, list[Rule]] = {
     ],
 }
 
+# Slots would write to pods of their own, and a driver that comes later would find nothing. A job that runs without
+# Kubernetes has no such trouble, so this is a rule of the CRD and not of the model.
+_REACHED_BY_ALL_PODS = rf"^(({'|'.join(OBJECT_STORES)})://[^/]|file:///)"
+_OF_EACH_POD_ALONE = rf"^file:///+({SCRATCH_DIRECTORY[1:]}|{WORK_DIRECTORY[1:]}|dev)(/|$)"
+
 _STORAGE_IS_FIXED = (
     "spec.checkpoint.storage cannot be changed: the job's state is there. "
     "Make a new StreamingJob with restoreFrom instead"
@@ -99,6 +106,19 @@ PATH_RULES: dict[str, list[Rule]] = {
         Rule(
             "has(self.uri) == has(oldSelf.uri) && (!has(self.uri) || self.uri == oldSelf.uri)",
             _STORAGE_IS_FIXED,
+        ),
+    ],
+    "spec.checkpoint.storage.uri": [
+        Rule(
+            _matches(_REACHED_BY_ALL_PODS),
+            "give a place that all pods of the job can reach: "
+            f"s3://bucket/prefix ({', '.join(f'{scheme}://' for scheme in OBJECT_STORES[1:])} likewise), file:///path "
+            "of a volume that both pod templates mount, or pvc instead of uri",
+        ),
+        Rule(
+            f"!{_matches(_OF_EACH_POD_ALONE)}",
+            "each pod has this folder for itself, and the job's state would be lost with it: give s3://bucket/prefix, "
+            "file:///path of a volume that both pod templates mount elsewhere, or pvc instead of uri",
         ),
     ],
     "spec.checkpoint.storage.pvc": [

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from snapshot_engine.wire.control import FIRST_LINE
 from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
 from snapshot_engine.wire.status import RegionState
 from streamingjob_operator.actions import Action, Announcement
 from streamingjob_operator.observation import Observation
 from streamingjob_operator.resource import (
     MAX_MESSAGE_LENGTH,
+    CompletedCheckpoint,
     JobPhase,
     LaunchIntent,
     Operation,
@@ -31,6 +33,11 @@ TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
 def fit(text: str) -> str:
     """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
     return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
+
+
+def line_of(restore: RestorePoint | None) -> str:
+    """What the storage calls the line of drivers that begins with it."""
+    return restore.id if restore is not None else FIRST_LINE
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,11 @@ class Draft:
     def operation(self) -> Operation:
         assert self.status.operation is not None, "only called while an operation is under way"
         return self.status.operation
+
+    def note_completed(self, path: str | None) -> None:
+        """The present driver has completed this checkpoint; None if it has only started from one, or from nothing."""
+        if path is not None:
+            self.status.completed = CompletedCheckpoint(line=line_of(self.lineage), path=path)
 
     def start_afresh(self, spec_hash: str, restore: RestorePoint | None) -> None:
         """Record the launch of a line of drivers with a budget of its own; it is the restart that was asked for."""

@@ -153,6 +153,14 @@ class RestorePoint(TolerantModel):
     """Start with no state."""
 
 
+class CompletedCheckpoint(TolerantModel):
+    """The last one that a driver of this job is known to have completed itself, rather than started from."""
+
+    line: str
+    """Which line of drivers completed it: the id of its restore point."""
+    path: str
+
+
 class LaunchIntent(TolerantModel):
     """A driver to be launched as soon as no other lives and the backoff is over."""
 
@@ -183,6 +191,8 @@ class DriverRecord(TolerantModel):
     """Names the stored spec that this driver runs."""
     restore: RestorePoint | None = None
     """What it starts from; the latest completed checkpoint if not given."""
+    expected_checkpoint: str | None = None
+    """One that its line has completed: it does not start if the storage holds none at all."""
     launched_at: AwareDatetime
     ready_at: AwareDatetime | None = None
     """When all of its regions first ran."""
@@ -310,6 +320,8 @@ class StreamingJobStatus(TolerantModel):
     regions: list[RegionStatus] = Field(default_factory=list)
     """At most 32 of them, those in trouble first."""
     checkpoint: CheckpointSummary = Field(default_factory=CheckpointSummary)
+    completed: CompletedCheckpoint | None = None
+    """The last checkpoint that was completed, and by which line of drivers; tells a lost storage from a first start."""
     savepoints: list[SavepointRecord] = Field(default_factory=list)
     """The latest 20, newest first."""
     executors: ExecutorCounts = Field(default_factory=ExecutorCounts)

@@ -1,7 +1,11 @@
+import re
 from pathlib import Path
+
+import pytest
 
 from snapshot_engine.wire.spec import StreamingJobSpec
 from streamingjob_operator.crd import build_crd, render_crd, spec_schema
+from streamingjob_operator.manifests.pod_security import scratch_mounts
 from streamingjob_operator.reference import render_reference
 from streamingjob_operator.resource import JobPhase, StreamingJobStatus
 
@@ -58,3 +62,43 @@ def test_a_phase_of_a_newer_operator_is_not_refused_by_the_crd():
     status = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert "enum" not in status["properties"]["phase"]
     assert JobPhase.RUNNING == "Running"
+
+
+def refusals_of_storage(uri):
+    """What the CRD says to it. Its rules are matches of regular expressions that CEL and Python read alike."""
+    storage = spec_schema()["properties"]["checkpoint"]["properties"]["storage"]
+    for rule in storage["properties"]["uri"].get("x-kubernetes-validations", []):
+        form = re.fullmatch(r"(!?)self[.]matches[(]r'(.*)'[)]", rule["rule"])
+        assert form is not None, rule
+        if (re.search(form[2], uri) is None) != (form[1] == "!"):
+            yield rule["message"]
+
+
+@pytest.mark.parametrize("uri", ["my-bucket/orders", "/tmp/orders", "/mnt/x", "memory://x", "hdfs://n/p", "s3://", ""])
+def test_storage_without_a_scheme_that_all_pods_can_reach_is_refused(uri):
+    [message] = refusals_of_storage(uri)
+    assert "s3://bucket/prefix" in message and "pvc" in message
+
+
+@pytest.mark.parametrize("folder", [*(mount["mountPath"] for mount in scratch_mounts()), "/tmp/orders", "/dev/shm/x"])
+def test_storage_that_each_pod_has_for_itself_is_refused(folder):
+    for uri in (f"file://{folder}", f"file:///{folder}"):
+        [message] = refusals_of_storage(uri)
+        assert "each pod" in message and "pvc" in message
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://b",
+        "s3a://b/p",
+        "gs://b/p",
+        "az://c/p",
+        "abfs://c@a/p",
+        "abfss://c@a/p",
+        "file:///mnt/state",
+        "file:///tmpfs",
+    ],
+)
+def test_storage_that_all_pods_can_share_is_taken(uri):
+    assert list(refusals_of_storage(uri)) == []

@@ -33,6 +33,8 @@ class JobSettings:
     restore_from: str | None = None
     ignore_state: bool = False
     """Start with no state although there may be some."""
+    expected_checkpoint: str | None = None
+    """One that earlier drivers have completed: storage that holds none is not the job's, or has lost its state."""
     slot_port: int = 0
     """Where slots reach the JobMaster; any free port if 0."""
     take_over: bool = False

@@ -8,12 +8,21 @@ import logging
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.current import Retained
-from snapshot_engine.storage.errors import CorruptCheckpoint, NoSuchCheckpoint
+from snapshot_engine.storage.errors import CorruptCheckpoint, LostCheckpoints, NoSuchCheckpoint
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import PieceReader
 from snapshot_engine.wire.control import FIRST_LINE
 
 log = logging.getLogger(__name__)
+
+
+def refuse_lost_checkpoints(settings: JobSettings, store: CheckpointStore) -> None:
+    """Raises LostCheckpoints if earlier drivers have completed some and the storage holds none.
+
+    The latest one is never deleted, whatever the job was restored from or rolled back to since.
+    """
+    if settings.expected_checkpoint is not None and store.latest() is None:
+        raise LostCheckpoints(f"{store.blobs.uri}/{store.where.job_folder}", settings.expected_checkpoint)
 
 
 def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manifest | None:

@@ -75,5 +75,18 @@ class NoSuchCheckpoint(StorageError):
     """The checkpoint or savepoint that was asked for is not there."""
 
 
+class LostCheckpoints(StorageError):
+    """The storage holds no completed checkpoint of a job that has completed some."""
+
+    def __init__(self, where: str, expected: str) -> None:
+        super().__init__(
+            f"{where} holds no completed checkpoint, but this job has completed some, such as {expected}; a start "
+            "without state would lose what the job knows and repeat its output. See that it is the storage that the "
+            "job had (bucket, endpoint, credentials, volume), put the state back, and change restartNonce; or name a "
+            "savepoint in restoreFrom and change restoreNonce; or change the spec with upgradeMode: Stateless to "
+            "begin with no state"
+        )
+
+
 class StateTooLarge(StorageError):
     """The `memory` backend was asked to carry more than it may."""

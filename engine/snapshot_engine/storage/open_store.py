@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.errors import StorageError
-
-_OBJECT_STORES = {"s3", "s3a", "gs", "az", "abfs", "abfss"}
+from snapshot_engine.wire.spec import OBJECT_STORES
 
 
 def open_store(uri: str, options: Mapping[str, Any] | None = None) -> BlobStore:
@@ -27,7 +26,7 @@ def open_store(uri: str, options: Mapping[str, Any] | None = None) -> BlobStore:
         from snapshot_engine.storage.memory import shared_memory_blobs
 
         return shared_memory_blobs(uri.rstrip("/"))
-    if parts.scheme in _OBJECT_STORES:
+    if parts.scheme in OBJECT_STORES:
         from snapshot_engine.storage.object_store import ObjectStoreBlobs
 
         return ObjectStoreBlobs(uri.replace("s3a://", "s3://", 1), options)

@@ -76,6 +76,9 @@ class Environment(StrEnum):
     IGNORE_STATE = "STREAMINGJOB_IGNORE_STATE"
     """"true": start with no state although the storage may hold some (upgradeMode Stateless). A planner is also told
     "false"."""
+    EXPECTED_CHECKPOINT = "STREAMINGJOB_EXPECTED_CHECKPOINT"
+    """Where a checkpoint was that earlier drivers with the same RESTORE_ID have completed: a driver that finds no
+    completed checkpoint at all must not start. Not given if none is known of."""
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
     POD_IP = "POD_IP"

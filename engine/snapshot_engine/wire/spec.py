@@ -32,6 +32,8 @@ FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 # Where a PersistentVolumeClaim with checkpoints is mounted in driver and executors.
 CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
+# Schemes of the uris of storage that every machine can reach.
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 GIB = 2**30
 
@@ -155,8 +157,8 @@ class StorageSpec(StrictModel):
     """Where checkpoints go: a uri, or a PersistentVolumeClaim. Cannot be changed while the job exists."""
 
     uri: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///path`; in an embedded run also a path relative to the
-    manifest."""
+    """`s3://bucket/prefix`, `gs://…`, `az://…`, `file:///path` (on Kubernetes of a volume that both pod templates
+    mount); in an embedded run also a path relative to the manifest."""
     secret_ref: SecretRef | None = None
     """Credentials for the uri."""
     pvc: PvcRef | None = None
@@ -263,7 +265,8 @@ class DriverSpec(StrictModel):
 
 class ExecutorSpec(StrictModel):
     instances: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Executor pods that regions are placed on; as many as parallelism needs if not given."""
+    """Executor pods that regions are placed on; as many as the job's regions need if not given. Fewer than they need
+    are refused."""
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """Slots per executor pod, one core each."""
     standby: Annotated[int, Field(ge=0, le=256)] = 0
@@ -350,7 +353,8 @@ class StreamingJobSpec(StrictModel):
 
     @property
     def executor_instances(self) -> int:
-        """Executors that regions are placed on, without the standby ones."""
+        """Executors that regions are placed on, without the standby ones. If none are given, as far as can be said
+        without the pipeline: the driver asks for more where its regions need more."""
         return self.executor.instances or -(-self.parallelism // self.executor.cores)
 
     @property

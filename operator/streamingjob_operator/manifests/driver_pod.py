@@ -49,7 +49,7 @@ def build_driver_pod(owner: Owner, stored: StoredSpec, driver: DriverRecord) -> 
     pod["metadata"]["labels"][naming.GENERATION_LABEL] = str(driver.generation)
     pod["metadata"]["annotations"] |= _size_annotations(stored.spec)
     container = pod["spec"]["containers"][0]
-    container["env"] += _restore_environment(driver.restore)
+    container["env"] += _restore_environment(driver.restore) + _expectation(driver)
     container |= {"ports": _ports(), **_probes()}
     if stored.spec.monitoring.scrape:
         pod["metadata"]["annotations"] |= _scrape_annotations()
@@ -148,6 +148,12 @@ def _restore_environment(restore: RestorePoint | None) -> list[dict[str, Any]]:
     if restore.ignore_state:
         environment.append({"name": Environment.IGNORE_STATE.value, "value": "true"})
     return environment
+
+
+def _expectation(driver: DriverRecord) -> list[dict[str, Any]]:
+    """An engine that is older than the operator does not know it, and starts from whatever it finds."""
+    expected = driver.expected_checkpoint
+    return [{"name": Environment.EXPECTED_CHECKPOINT.value, "value": expected}] if expected is not None else []
 
 
 def _resources(spec: StreamingJobSpec) -> dict[str, Any]:

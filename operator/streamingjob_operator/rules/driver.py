@@ -115,6 +115,7 @@ def _answer_success(draft: Draft, pod: PodView) -> None:
         # Stopped, and not by an operation of ours that is still under way: the spec says that it should run.
         restart_driver(draft, "was stopped", costs=False)
         return
+    draft.note_completed(report.checkpoint_path)
     draft.finish()
     if report.last_completed_checkpoint is not None:
         draft.status.checkpoint.last_completed_id = report.last_completed_checkpoint

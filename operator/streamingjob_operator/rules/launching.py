@@ -2,9 +2,9 @@
 
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, LaunchDriver
-from streamingjob_operator.draft import Draft, Note
+from streamingjob_operator.draft import Draft, Note, line_of
 from streamingjob_operator.observation import PodView
-from streamingjob_operator.resource import DriverRecord, Reason
+from streamingjob_operator.resource import DriverRecord, Reason, RestorePoint
 
 # Longer than the driver's termination grace period. After that it is fenced by its generation rather than
 # waited for.
@@ -38,10 +38,17 @@ def _record_and_launch(draft: Draft) -> None:
         pod_name=naming.driver_pod_name(draft.observation.job.name, generation),
         spec_hash=intent.spec_hash,
         restore=intent.restore,
+        expected_checkpoint=_expected_checkpoint(draft, intent.restore),
         launched_at=draft.now,
     )
     draft.status.launch = None
     draft.act(LaunchDriver(draft.status.driver))
+
+
+def _expected_checkpoint(draft: Draft, restore: RestorePoint | None) -> str | None:
+    """None where nobody knows of one: such a driver may find nothing, and starts with no state."""
+    completed = draft.status.completed
+    return completed.path if completed is not None and completed.line == line_of(restore) else None
 
 
 def _clear_old_drivers(draft: Draft) -> bool:

@@ -43,6 +43,7 @@ def _take_over_regions(draft: Draft, report: JobStatus) -> None:
 
 def _take_over_checkpoint(draft: Draft, report: JobStatus) -> None:
     reported = report.checkpoint
+    draft.note_completed(reported.path)
     if reported.last_completed_id is None:
         # A driver that has completed none yet does not undo what its predecessor completed.
         draft.status.checkpoint.failed = reported.failed

@@ -11,6 +11,8 @@ import yaml
 
 from snapshot_engine.cli import driver as command
 from snapshot_engine.runtime import driver
+from snapshot_engine.runtime.starting_checkpoint import refuse_lost_checkpoints
+from snapshot_engine.storage.errors import LostCheckpoints
 from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire import control
@@ -152,6 +154,80 @@ def test_a_pipeline_is_compared_with_the_state_that_it_is_to_start_from(
     monkeypatch.setenv(Environment.RESTORE_FROM, "no-such-savepoint")
     assert command.check() == ExitCode.UNREADABLE_STATE
     assert "no-such-savepoint" in _report(last_word)["error"]
+
+
+TWO_REGIONS = """
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.discard import DiscardSink
+
+def pipeline(env):
+    bid = env.from_source(bids(keys=10, count=1000), uid="bids")
+    bid.exchange("committed").sink_to(DiscardSink(), uid="out")
+"""
+
+
+@pytest.mark.parametrize("command_of", [command.check, command.drive])
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"parallelism": 4, "executor": {"instances": 1}}, ("4 slots", "instances: 1", "at least 4")),
+        ({"parallelism": 5, "executor": {"instances": 2, "cores": 2}}, ("5 slots", "cores: 2", "at least 3")),
+        ({"parallelism": 4, "executor": {"instances": 3, "standby": 4}}, ("4 slots", "standby", "at least 4")),
+        (
+            {"parallelism": 2, "executor": {"instances": 2}, "pipeline": {"source": TWO_REGIONS}},
+            ("4 slots", "instances: 2", "at least 4"),
+        ),
+    ],
+)
+def test_executors_that_can_never_hold_the_job_are_refused_before_anything_is_stopped(
+    pod: Any, command_of: Any, spec: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    last_word = pod(**spec)
+    assert command_of() == ExitCode.INVALID_PIPELINE
+    error = _report(last_word)["error"]
+    assert all(part in error for part in said), error
+    assert "executor.instances" in error and "executor.cores" in error and "parallelism" in error
+
+
+@pytest.mark.parametrize("executor", [{}, {"instances": 4}, {"instances": 2, "cores": 2}, {"cores": 3}])
+def test_executors_that_can_hold_the_job_are_taken(pod: Any, executor: dict[str, int]) -> None:
+    pod(parallelism=2, pipeline={"source": TWO_REGIONS}, executor=executor)
+    assert command.check() == ExitCode.FINISHED
+
+
+def test_a_driver_whose_predecessors_completed_checkpoints_takes_no_empty_storage(
+    pod: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_word = pod()
+    monkeypatch.setenv(Environment.GENERATION, "5")
+    monkeypatch.setenv(Environment.EXPECTED_CHECKPOINT, "file:///mnt/ck/shop/orders/checkpoints/7-1")
+    assert command.drive() == ExitCode.UNREADABLE_STATE
+    error = _report(last_word)["error"]
+    assert "file:///mnt/ck/shop/orders/checkpoints/7-1" in error, "what was expected"
+    assert f"{tmp_path}/ck/shop/orders" in error, "where it looked"
+    assert "restartNonce" in error and "restoreFrom" in error and "upgradeMode: Stateless" in error, "what to do"
+    assert not list(LocalBlobs(str(tmp_path / "ck")).list("shop/orders")), "nothing is in the way of what is put back"
+
+
+@pytest.mark.parametrize("restore", [{}, {Environment.RESTORE_ID: "s", Environment.IGNORE_STATE: "true"}])
+def test_no_line_of_drivers_begins_anew_when_its_storage_is_gone(pod: Any, restore: dict[str, str]) -> None:
+    pod()
+    told = {str(key): said for key, said in restore.items()} | {str(Environment.EXPECTED_CHECKPOINT): "s3://b/7-1"}
+    settings = driver.settings_for(driver.load_job(), driver.Launch.from_environment(told))
+    store = driver.open_job_store(settings)
+    with pytest.raises(LostCheckpoints):
+        refuse_lost_checkpoints(settings, store)
+    store.acquire("uid-1")
+    with pytest.raises(LostCheckpoints):
+        refuse_lost_checkpoints(settings, store)
+    store.complete(_manifest(store, key_groups=128), retained=3)
+    refuse_lost_checkpoints(settings, store)
+
+
+def test_a_driver_that_is_told_nothing_may_start_from_nothing(pod: Any) -> None:
+    pod()
+    settings = driver.settings_for(driver.load_job(), driver.Launch.from_environment({}))
+    refuse_lost_checkpoints(settings, driver.open_job_store(settings))
 
 
 def test_removing_the_state_of_a_job_leaves_what_is_not_its_own(pod: Any, tmp_path: Path) -> None:

@@ -133,6 +133,16 @@ def test_the_driver_is_told_what_to_restore():
     assert fresh[Environment.IGNORE_STATE] == "true" and Environment.RESTORE_FROM not in fresh
 
 
+def test_only_a_driver_that_must_not_find_nothing_is_told_so():
+    """Of all other drivers the pods are what they were, so that nothing restarts for a newer operator."""
+    plain = build_driver_pod(OWNER, stored(), driver())
+    assert Environment.EXPECTED_CHECKPOINT not in environment(plain)
+    told = build_driver_pod(OWNER, stored(), driver(expected_checkpoint="s3://b/p/checkpoints/7-1"))
+    assert environment(told)[Environment.EXPECTED_CHECKPOINT] == "s3://b/p/checkpoints/7-1"
+    told["spec"]["containers"][0]["env"].pop()
+    assert told == plain
+
+
 def test_only_the_driver_has_a_service_account_token():
     driver_pod, planner, cleaner, executor = all_pods()
     assert driver_pod["spec"]["automountServiceAccountToken"] is True
