@@ -5,27 +5,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from localcluster import debian_packages
-from localcluster.settings import Settings
+from localcluster.testing.fixtures import *  # noqa: F403  fixtures are found by their names here
 
 from streamingjob_operator import smoke_test
+
+pytestmark = pytest.mark.cluster  # helm is provided with the tools of the cluster
 
 CHART = Path(__file__).parents[2] / "charts" / "streamingjob-operator"
 STORAGE = {"pvc": {"claimName": "c"}}
 
 
-@pytest.fixture(scope="module")
-def helm():
-    found = debian_packages.find_program(Settings.from_environment().paths, "helm")
-    if found is None:
-        pytest.skip("helm is not on the PATH: `make cluster-tools` provides it")
-    return str(found)
-
-
 @pytest.fixture
-def render(helm):
+def render(tool):
     def render(*settings, expect_error=False):
         options = [word for setting in settings for word in ("--set", setting)]
+        helm = str(tool("helm"))
         command = [helm, "template", "x", str(CHART), "--namespace", "ops", "--kube-version", "1.35.0", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode != 0) == expect_error, done.stderr
