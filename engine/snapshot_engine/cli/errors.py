@@ -35,6 +35,7 @@ def exit_code_of(error: BaseException) -> int | None:
     from snapshot_engine.graph.loading import LoadError
     from snapshot_engine.graph.problems import PlanError
     from snapshot_engine.runtime.commits import CommitFailed
+    from snapshot_engine.runtime.executor_count import TooFewSlots
     from snapshot_engine.runtime.job_settings import Unsupported
     from snapshot_engine.runtime.restore import UnmatchedState
     from snapshot_engine.storage import errors as storage
@@ -46,6 +47,7 @@ def exit_code_of(error: BaseException) -> int | None:
         (LoadError, ExitCode.INVALID_PIPELINE),
         (Unsupported, ExitCode.INVALID_PIPELINE),
         (PlanError, ExitCode.INVALID_PIPELINE),
+        (TooFewSlots, ExitCode.INVALID_PIPELINE),
         (storage.BelongsToAnotherJob, ExitCode.FOREIGN_STATE),
         (storage.OwnershipLost, ExitCode.FENCED),
         (CommitFailed, ExitCode.UNREADABLE_STATE),

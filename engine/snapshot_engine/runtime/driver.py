@@ -16,7 +16,9 @@ import yaml
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobGraph
 from snapshot_engine.graph.job_plan import plan
+from snapshot_engine.graph.slots_at_once import slots_at_once
 from snapshot_engine.runtime.embedded import RunningJob, open_job_store, running_job, ship_local_modules
+from snapshot_engine.runtime.executor_count import executors_for
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_result import JobResult
 from snapshot_engine.runtime.job_settings import JobSettings, settings_of
@@ -93,15 +95,16 @@ def savepoint_path(named: str) -> str:
 
 
 def check_plan(job: StreamingJob) -> None:
-    """Before a running job is stopped for it: can the pipeline be planned, and does the state fit that it would start
-    from?"""
-    graph = plan_job(job)
+    """Before a running job is stopped for it: can the pipeline be planned, can the executors hold it, and does it fit
+    the state that it would start from?"""
+    graph = ExecutionGraph(plan_job(job))
+    executors_for(job.spec, slots_at_once(graph))
     settings = settings_for(job, Launch.from_environment(os.environ))
     if _plans_without_state(job):
         return
     store = open_job_store(settings)
     if settings.restore_from is not None or store.latest() is not None:
-        Restore(store.load(settings.restore_from), ExecutionGraph(graph), settings.allow_non_restored_state)
+        Restore(store.load(settings.restore_from), graph, settings.allow_non_restored_state)
 
 
 def _plans_without_state(job: StreamingJob) -> bool:
@@ -118,26 +121,26 @@ def delete_state(job: StreamingJob) -> None:
 
 
 def run_driver(job: StreamingJob, launch: Launch, seen: LastSeen) -> JobResult:
-    graph = plan_job(job)
-    execution = ExecutionGraph(graph)
+    graph = ExecutionGraph(plan_job(job))
+    instances = executors_for(job.spec, slots_at_once(graph))
     settings = settings_for(job, launch)
     # Told before Spark takes its seconds, and before anything is written that what is put back would meet.
     refuse_unusable(settings.storage)
     refuse_lost_checkpoints(settings, open_job_store(settings))
-    launcher = _launch_spark(job, graph, launch)
+    launcher = _launch_spark(job, graph.graph, launch, instances)
     try:
-        return asyncio.run(_run(settings, execution, launcher, seen))
+        return asyncio.run(_run(settings, graph, launcher, seen))
     finally:
         launcher.close()
 
 
-def _launch_spark(job: StreamingJob, graph: JobGraph, launch: Launch) -> SlotLauncher:
+def _launch_spark(job: StreamingJob, graph: JobGraph, launch: Launch, instances: int) -> SlotLauncher:
     from snapshot_engine.runtime.spark import SparkLauncher, context_of
 
     ship_local_modules(graph)
     template: dict[str, Any] = yaml.safe_load(Path(control.EXECUTOR_TEMPLATE_PATH).read_text(encoding="utf-8"))
-    context = context_of(kubernetes_settings(job, launch.pod, template))
-    return SparkLauncher(context, launch.pod.ip, job.spec.executor_instances)
+    context = context_of(kubernetes_settings(job, launch.pod, template, instances))
+    return SparkLauncher(context, launch.pod.ip, instances)
 
 
 @dataclass

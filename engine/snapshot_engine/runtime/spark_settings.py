@@ -72,8 +72,11 @@ class DriverPod:
     generation: int
 
 
-def kubernetes_settings(job: StreamingJob, pod: DriverPod, executor_template: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that Spark is told for a driver in client mode in its own pod."""
+def kubernetes_settings(
+    job: StreamingJob, pod: DriverPod, executor_template: Mapping[str, Any], instances: int
+) -> dict[str, str]:
+    """Everything that Spark is told for a driver in client mode in its own pod. `instances`: executors, without the
+    standby ones."""
     spec = job.spec
     heap, overhead = split_executor_memory(spec.executor.memory)
     prefix = job.metadata.name[: LONGEST_POD_NAME_PREFIX - 1 - len(str(pod.generation))]
@@ -92,7 +95,7 @@ def kubernetes_settings(job: StreamingJob, pod: DriverPod, executor_template: Ma
         "spark.driver.host": pod.ip,
         "spark.driver.bindAddress": pod.ip,
         "spark.driver.memory": f"{driver_heap(spec.driver.memory)}m",
-        "spark.executor.instances": str(spec.executor_pods),
+        "spark.executor.instances": str(instances + spec.executor.standby),
         "spark.executor.cores": str(spec.executor.cores),
         "spark.executor.memory": f"{heap}m",
         "spark.executor.memoryOverhead": f"{overhead}m",

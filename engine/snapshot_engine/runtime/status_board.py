@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobVertex
+from snapshot_engine.graph.slots_at_once import slots_at_once
 from snapshot_engine.protocol.checkpoints import Abort, Completed
 from snapshot_engine.protocol.critical_path import PARTS, CriticalPath
 from snapshot_engine.protocol.elements import Attempt, SubtaskId
@@ -83,7 +84,7 @@ class StatusBoard(JobEvents):
         self._history: deque[CheckpointEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
         self._restarts: deque[RestartEntry] = deque(maxlen=MAX_HISTORY_ENTRIES)
         self._under_way: dict[int, CheckpointProgress] = {}
-        needed = sum(len(region.slots()) for region in graph.regions)
+        needed = slots_at_once(graph)
         self.status = JobStatus(
             name=settings.name,
             namespace=settings.namespace,

@@ -265,7 +265,8 @@ class DriverSpec(StrictModel):
 
 class ExecutorSpec(StrictModel):
     instances: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Executor pods that regions are placed on; as many as parallelism needs if not given."""
+    """Executor pods that regions are placed on; as many as the job's regions need if not given. Fewer than they need
+    are refused."""
     cores: Annotated[int, Field(ge=1, le=256)] = 1
     """Slots per executor pod, one core each."""
     standby: Annotated[int, Field(ge=0, le=256)] = 0
@@ -352,7 +353,8 @@ class StreamingJobSpec(StrictModel):
 
     @property
     def executor_instances(self) -> int:
-        """Executors that regions are placed on, without the standby ones."""
+        """Executors that regions are placed on, without the standby ones. If none are given, as far as can be said
+        without the pipeline: the driver asks for more where its regions need more."""
         return self.executor.instances or -(-self.parallelism // self.executor.cores)
 
     @property

@@ -121,16 +121,23 @@ def _answer_suspect_node(draft: Draft, status: JobStatus, name: str, pods: list[
 
 def watch_slots(draft: Draft) -> None:
     """Executors that cannot start, and regions that wait for slots: said, but no restart."""
+    draft.degraded += notes_on_slots(draft)
+
+
+def notes_on_slots(draft: Draft) -> list[Note]:
+    """What keeps regions from having the slots that they need."""
     status, driver = _current_report(draft), draft.status.driver
     if driver is None or draft.is_terminal:
-        return
+        return []
+    notes = []
     stuck = [pod for pod in draft.observation.executors(driver.generation) if pod.start_problem is not None]
     if stuck:
         message = f"{len(stuck)} executor pods cannot start, {stuck[0].name}: {stuck[0].start_problem}"
-        draft.degraded.append(Note(Reason.EXECUTORS_CANNOT_START, message))
+        notes.append(Note(Reason.EXECUTORS_CANNOT_START, message))
     if status is not None and status.slots.needed > status.slots.total > 0:
         message = (
             f"the job needs {status.slots.needed} slots and the executors have {status.slots.total}; "
             "raise executor.instances or executor.cores, or lower parallelism"
         )
-        draft.degraded.append(Note(Reason.TOO_FEW_SLOTS, message))
+        notes.append(Note(Reason.TOO_FEW_SLOTS, message))
+    return notes

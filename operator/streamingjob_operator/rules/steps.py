@@ -10,6 +10,7 @@ from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
 from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end
+from streamingjob_operator.rules.executors import notes_on_slots
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
     become_suspended,
@@ -308,12 +309,21 @@ def _continue_start(draft: Draft) -> None:
 
 
 def _answer_late_start(draft: Draft) -> None:
-    why = draft.waiting.message if draft.waiting is not None else draft.status.error or "no region ran"
-    late = f"was not ready within {draft.policy.ready_timeout:.0f} s ({why})"
+    late = f"was not ready within {draft.policy.ready_timeout:.0f} s ({_why_not_ready(draft)})"
     if can_roll_back(draft):
         roll_back(draft, late)
     else:
         draft.stalled = Note(Reason.NOT_READY_IN_TIME, f"{late}, and there is nothing to roll back to")
+
+
+def _why_not_ready(draft: Draft) -> str:
+    """What has to be changed, as far as anybody knows: slots that are missing come before what followed from that."""
+    if draft.waiting is not None:
+        return draft.waiting.message
+    known = [note.message for note in notes_on_slots(draft)]
+    if draft.status.error:
+        known.append(draft.status.error)
+    return "; ".join(known) or "no region ran"
 
 
 def _seconds_since_start(draft: Draft) -> float:

@@ -156,6 +156,45 @@ def test_a_pipeline_is_compared_with_the_state_that_it_is_to_start_from(
     assert "no-such-savepoint" in _report(last_word)["error"]
 
 
+TWO_REGIONS = """
+from snapshot_engine.connectors.bids import bids
+from snapshot_engine.connectors.discard import DiscardSink
+
+def pipeline(env):
+    bid = env.from_source(bids(keys=10, count=1000), uid="bids")
+    bid.exchange("committed").sink_to(DiscardSink(), uid="out")
+"""
+
+
+@pytest.mark.parametrize("command_of", [command.check, command.drive])
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"parallelism": 4, "executor": {"instances": 1}}, ("4 slots", "instances: 1", "at least 4")),
+        ({"parallelism": 5, "executor": {"instances": 2, "cores": 2}}, ("5 slots", "cores: 2", "at least 3")),
+        ({"parallelism": 4, "executor": {"instances": 3, "standby": 4}}, ("4 slots", "standby", "at least 4")),
+        (
+            {"parallelism": 2, "executor": {"instances": 2}, "pipeline": {"source": TWO_REGIONS}},
+            ("4 slots", "instances: 2", "at least 4"),
+        ),
+    ],
+)
+def test_executors_that_can_never_hold_the_job_are_refused_before_anything_is_stopped(
+    pod: Any, command_of: Any, spec: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    last_word = pod(**spec)
+    assert command_of() == ExitCode.INVALID_PIPELINE
+    error = _report(last_word)["error"]
+    assert all(part in error for part in said), error
+    assert "executor.instances" in error and "executor.cores" in error and "parallelism" in error
+
+
+@pytest.mark.parametrize("executor", [{}, {"instances": 4}, {"instances": 2, "cores": 2}, {"cores": 3}])
+def test_executors_that_can_hold_the_job_are_taken(pod: Any, executor: dict[str, int]) -> None:
+    pod(parallelism=2, pipeline={"source": TWO_REGIONS}, executor=executor)
+    assert command.check() == ExitCode.FINISHED
+
+
 def test_a_driver_whose_predecessors_completed_checkpoints_takes_no_empty_storage(
     pod: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from snapshot_engine.runtime.executor_count import executors_for
 from snapshot_engine.runtime.spark_settings import MIB, DriverPod, kubernetes_settings, split_executor_memory
 from snapshot_engine.wire.spark_conf import why_refused
 from snapshot_engine.wire.spec import StreamingJob
@@ -13,17 +14,26 @@ from snapshot_engine.wire.spec import StreamingJob
 POD = DriverPod("orders-driver-3", "10.1.2.3", 3)
 
 
-def _settings(name: str = "orders", template: dict[str, Any] | None = None, **spec: Any) -> dict[str, str]:
+def _settings(
+    name: str = "orders", template: dict[str, Any] | None = None, needed: int = 1, **spec: Any
+) -> dict[str, str]:
     job = {
         "metadata": {"name": name, "namespace": "shop", "uid": "u"},
         "spec": {"image": "engine:1", "pipeline": {"entrypoint": "jobs:main"}, **spec},
     }
-    return kubernetes_settings(StreamingJob.model_validate(job), POD, template or {})
+    read = StreamingJob.model_validate(job)
+    return kubernetes_settings(read, POD, template or {}, executors_for(read.spec, needed))
 
 
 def test_the_reserve_comes_on_top_of_the_instances() -> None:
     assert _settings(executor={"instances": 3, "standby": 2})["spark.executor.instances"] == "5"
     assert _settings(parallelism=5, executor={"cores": 2})["spark.executor.instances"] == "3"
+
+
+def test_as_many_executors_are_asked_for_as_the_job_needs() -> None:
+    two_regions = {"parallelism": 5, "needed": 10}
+    assert _settings(**two_regions)["spark.executor.instances"] == "10"
+    assert _settings(**two_regions, executor={"cores": 3, "standby": 1})["spark.executor.instances"] == "5"
 
 
 def test_executors_find_the_driver_by_its_own_address_and_belong_to_its_pod() -> None:

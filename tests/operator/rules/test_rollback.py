@@ -3,6 +3,7 @@
 import pytest
 
 from snapshot_engine.wire.control import FIRST_LINE
+from snapshot_engine.wire.status import Phase, SlotStatus
 
 FEW = {"maxRestarts": 2, "window": "24h"}
 
@@ -33,6 +34,32 @@ def test_a_new_spec_whose_driver_crashes_until_the_budget_is_spent_is_rolled_bac
     assert running.status["phase"] == "Running"
     assert running.condition("Ready") == ("False", "RolledBack")
     assert "recovery.maxRestarts: 2" in running.message("Stalled") and "boom" in running.message("Stalled")
+
+
+def test_a_rollback_says_that_the_executors_could_not_hold_the_job(running):
+    running.upgrade_to_its_start(parallelism=8, executor={"instances": 1})
+    slots = SlotStatus(total=1, needed=8)
+    running.say(phase=Phase.STARTING, regions=[running.region(0, state="Scheduling")], slots=slots)
+    running.look()
+    running.pass_time(601)
+    running.look()
+    assert running.condition("Stalled") == ("True", "RolledBack")
+    assert "not ready within 600 s (the job needs 8 slots" in running.message("Stalled")
+    assert "executor.instances" in running.message("Stalled")
+
+
+@pytest.mark.parametrize("rollback", [True, False])
+def test_a_start_that_takes_too_long_is_told_with_what_keeps_its_executors_from_starting(running, rollback):
+    running.upgrade_to_its_start(rollback=rollback)
+    running.add_executors()
+    running.change_pod(running.executor_pod(1), phase="Pending", start_problem="ImagePullBackOff: no such image")
+    running.say(phase=Phase.STARTING, regions=[running.region(0, state="Scheduling")], error="the driver's own word")
+    running.look()
+    running.pass_time(601)
+    running.look()
+    assert running.condition("Stalled") == ("True", "RolledBack" if rollback else "NotReadyInTime")
+    told = running.message("Stalled")
+    assert "1 executor pods cannot start" in told and "ImagePullBackOff" in told and "the driver's own word" in told
 
 
 def test_crashes_of_the_old_spec_do_not_count_against_the_new_one(running):
