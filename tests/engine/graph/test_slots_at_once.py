@@ -35,4 +35,4 @@ def test_what_runs_besides_keeps_its_slots(graph_of):
 def test_what_feeds_a_blocking_result_through_a_log_ends_with_it(graph_of):
     assert needed(graph_of({"a": 3, "b": 2, "c": 5}, ["a hash b memory", "b hash c blocking"])) == 5
     edges = ["t hash b blocking", "a hash b memory", "b hash c blocking"]
-    assert needed(graph_of({"t": 4, "a": 3, "b": 2, "c": 1}, edges)) == 7
+    assert needed(graph_of({"t": 4, "a": 3, "b": 6, "c": 1}, edges)) == 9, "and not before"
