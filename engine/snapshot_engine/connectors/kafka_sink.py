@@ -5,23 +5,28 @@ are staged in files, as for any file sink, and the commit sends them in one Kafk
 commits an offset that says how many files of the writer have been sent. Whoever is asked to commit again reads that
 offset and sends only what is missing. All committers of a sink share one transactional id: of two that are at it at
 the same time, Kafka stops the older one.
+
+The offset is there for whoever comes right behind: brokers forget it. Once it is committed, a mark in the staging
+folder says the same for as long as a checkpoint asks. Rows are sent twice if the driver is lost between the two and the
+job is then away for longer than the brokers keep offsets (`offsets.retention.minutes`).
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from snapshot_engine.connectors.collect_sink import ArrowFormat, read_arrow_file
+from snapshot_engine.connectors.collect_sink import ArrowFormat
 from snapshot_engine.connectors.kafka_client import client_library, client_settings, produce
+from snapshot_engine.connectors.kafka_staging import StagedRecords, first_not_marked, mark_as_sent, marks_in
 from snapshot_engine.connectors.kafka_transactions import Transactions
 from snapshot_engine.connectors.protocols import Committable, DirectSink, SinkWriter, WriterContext
-from snapshot_engine.connectors.staged_files import STAGING, PreparedDataLost, StagedFileSink
+from snapshot_engine.connectors.staged_files import StagedFileSink
 from snapshot_engine.connectors.text_rows import json_lines
 
 _STAGED = pa.schema({"key": pa.binary(), "value": pa.binary()})
@@ -73,7 +78,24 @@ class KafkaSink(StagedFileSink):
         for (sink, place), staged_there in by_sink.items():
             self._send(self._transactions_of(sink, place), staged_there)
 
+    def kept_for(self, committable: Committable) -> set[Path]:
+        """With the mark, which tells this file from a lost one if it has been sent."""
+        (file,) = super().kept_for(committable)
+        return {file, *marks_in(file.parent)}
+
     def _send(self, transactions: Transactions, staged: Sequence[StagedRecords]) -> None:
+        by_folder: dict[Path, list[StagedRecords]] = defaultdict(list)
+        for each in staged:
+            by_folder[each.file.parent].append(each)
+        marked = {folder: first_not_marked(folder) for folder in by_folder}
+        self._send_missing(transactions, [each for each in staged if each.number >= marked[each.file.parent]])
+        for of_one_writer in by_folder.values():
+            mark_as_sent(of_one_writer)
+
+    def _send_missing(self, transactions: Transactions, staged: Sequence[StagedRecords]) -> None:
+        """Of `staged`, which have no mark, what Kafka does not know as sent either."""
+        if not staged:
+            return
         missing = transactions.not_yet_sent({each.writer for each in staged})
         unsent = [each for each in staged if each.number >= missing[each.writer]]
         if unsent:
@@ -81,8 +103,6 @@ class KafkaSink(StagedFileSink):
                 (record for each in unsent for record in each.records()),
                 {each.writer: each.number + 1 for each in sorted(unsent, key=lambda each: each.number)},
             )
-        for each in staged:
-            each.file.unlink(missing_ok=True)
 
     def _transactions_of(self, sink: str, place: Path) -> Transactions:
         name = f"streamingjob.{sink}.{uuid.uuid5(uuid.NAMESPACE_URL, place.as_uri()).hex[:8]}"
@@ -110,28 +130,6 @@ class KafkaDirectSink(DirectSink):
 
     def open(self, context: WriterContext) -> SinkWriter:
         return _DirectWriter(self)
-
-
-class StagedRecords:
-    """One prepared file: the `number`-th of its writer."""
-
-    def __init__(self, folder: Path, committable: Committable) -> None:
-        self.file = folder / committable["staged"]
-        *job, self.writer, _ = self.file.relative_to(folder / STAGING).parts
-        vertex = self.writer.rsplit("-", 4)[0]
-        self.sink = ".".join([*job, vertex])
-        self.number = int(self.file.stem.rpartition("-")[2])
-
-    def records(self) -> Iterator[tuple[bytes | None, bytes]]:
-        try:
-            batches = read_arrow_file(self.file)
-        except FileNotFoundError:
-            raise PreparedDataLost(
-                f"{self.file} was prepared for a completed checkpoint and not sent yet, but it is gone: its rows are "
-                "lost. Bring the staging folder back from a backup, or restore an older savepoint"
-            ) from None
-        for batch in batches:
-            yield from zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
 
 
 class _EncodingWriter:

@@ -1,7 +1,8 @@
 """A Kafka topic as a source. A split is a partition, a position is the offset of the next record.
 
 Where reading begins (and, for a bounded source, ends) is asked once, when the source is made in the user's pipeline, so
-that all subtasks agree. Offsets are kept in the job's checkpoints only; no consumer group is used.
+that all subtasks agree. Partitions that come later begin where their records do. Offsets are kept in the job's
+checkpoints only; no consumer group is used.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from snapshot_engine.connectors.kafka_client import (
 )
 from snapshot_engine.connectors.kafka_rows import RAW_SCHEMA, RowFormat, row_format
 from snapshot_engine.connectors.protocols import EndOfSplit, Position
+from snapshot_engine.state.changed_state import UnfitState
 
 Start = Literal["earliest", "latest"]
+
+BEGINNING = -2
+"""The position before the first record that the broker still has, whichever that is: librdkafka's OFFSET_BEGINNING."""
 
 _OWN: Mapping[str, Any] = {
     "enable.auto.commit": False,
@@ -35,12 +40,17 @@ class RecordsGone(Exception):
     """The topic no longer has records that the job has not read. Trying again cannot help."""
 
 
+class OtherTopic(UnfitState):
+    """The checkpoint has positions in another topic than the source reads. Offsets mean nothing there."""
+
+
 class KafkaSource:
     """Rows from JSON values by `schema`; without one, the records as they are (`RAW_SCHEMA`).
 
-    `start`: where a job without a checkpoint begins. `bounded`: the job ends where the topic ends now. `options` go to
-    librdkafka as they are (`security.protocol`, `sasl.username`, `fetch.min.bytes`, …). Records of open and aborted
-    transactions are not read, unless `isolation.level` says so.
+    `start`: where a job without a checkpoint begins; partitions that come later are read from their beginning.
+    `bounded`: the job ends where the topic ends now. `options` go to librdkafka as they are (`security.protocol`,
+    `sasl.username`, `fetch.min.bytes`, …). Records of open and aborted transactions are not read, unless
+    `isolation.level` says so.
     """
 
     grows = True
@@ -82,9 +92,12 @@ class KafkaSource:
             consumer.close()
         return [split_name(self.topic, partition) for partition in range(count)]
 
+    def beginning(self, split: str) -> Position:
+        return BEGINNING
+
     def open(self, split: str, position: Position) -> KafkaReader:
-        partition = int(split.rpartition("/")[2])
-        begin = position if position is not None else self._first.get(partition)
+        partition = self._partition(split)
+        begin = position if position is not None else self._first.get(partition, BEGINNING)
         return KafkaReader(self, partition, begin, self._ends.get(partition) if self.bounded else None)
 
     def consumer(self) -> Any:
@@ -92,6 +105,16 @@ class KafkaSource:
         # librdkafka wants a group's name even where partitions are assigned by hand; nothing is committed to it.
         own = {**_OWN, "group.id": f"streamingjob-{self.topic}"}
         return client_library().Consumer(client_settings(self.servers, settings, own))
+
+    def _partition(self, split: str) -> int:
+        topic, _, number = split.rpartition("/")
+        if topic != self.topic:
+            raise OtherTopic(
+                f"{self!r}: the checkpoint has a position in {split!r}, but the source reads topic {self.topic!r} now. "
+                f"Name the former topic again; or, to leave it and begin with {self.topic!r}, give the source a new "
+                "uid and set allowNonRestoredState"
+            )
+        return int(number)
 
     def _ask_where_it_begins_and_ends(self, start: Start) -> None:
         kafka = client_library()
@@ -111,7 +134,7 @@ class KafkaSource:
 class KafkaReader:
     """Records are fetched by the client's own threads; `read` takes what has arrived."""
 
-    def __init__(self, source: KafkaSource, partition: int, begin: int | None, end: int | None) -> None:
+    def __init__(self, source: KafkaSource, partition: int, begin: int, end: int | None) -> None:
         kafka = client_library()
         self._source = source
         self._partition = partition
@@ -120,8 +143,7 @@ class KafkaReader:
         self._eof_code = kafka.KafkaError._PARTITION_EOF
         self._gone_code = kafka.KafkaError._AUTO_OFFSET_RESET
         self._consumer = source.consumer()
-        offset = kafka.OFFSET_BEGINNING if begin is None else begin
-        self._place = kafka.TopicPartition(source.topic, partition, offset)
+        self._place = kafka.TopicPartition(source.topic, partition, begin)
         self._consumer.assign([self._place])
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
@@ -136,14 +158,14 @@ class KafkaReader:
         if not records:
             return None
         batch = self._source.rows(records)
-        self._next = max(self._next or 0, records[-1].offset() + 1)
+        self._next = max(self._next, records[-1].offset() + 1)
         return batch
 
     def position(self) -> Position:
         return self._next
 
     def lag(self) -> int | None:
-        if self._next is None:
+        if self._next == BEGINNING:
             return None
         _, end = self._consumer.get_watermark_offsets(self._place, cached=True)
         return max(0, end - self._next) if end >= 0 else None
@@ -152,13 +174,13 @@ class KafkaReader:
         self._consumer.close()
 
     def _has_ended(self) -> bool:
-        return self._end is not None and self._next is not None and self._next >= self._end
+        return self._end is not None and self._next >= self._end
 
     def _heed(self, message: Any) -> None:
         """The last offsets of a partition may hold no record (ends of transactions): its end is told apart."""
         code = message.error().code()
         if code == self._eof_code:
-            self._next = max(self._next or 0, message.offset())
+            self._next = max(self._next, message.offset())
         elif code == self._gone_code:
             raise RecordsGone(
                 f"{self._source!r}: partition {self._partition} has no record {self._next} any more: the topic's "

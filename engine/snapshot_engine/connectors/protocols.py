@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 Position = Any
-"""Where a reader stands in its split, as a JSON value. None is the beginning."""
+"""Where a reader stands in its split, as a JSON value. None is where a job without a checkpoint begins."""
 
 Committable = Mapping[str, Any]
 """A prepared transaction as a JSON object:
@@ -59,7 +59,9 @@ class Source(Protocol):
     price, whatever its size; but it is also what a barrier waits for, so it should be worked off within milliseconds.
 
     A source may have an attribute `grows` = True: then `splits` is called at every start, also from a checkpoint, and
-    names that have come since are read from their beginning. New names must sort behind all older ones.
+    names that have come since are read from their beginning. New names must sort behind all older ones. Where None is
+    not the beginning of a split (a job without a checkpoint may begin with what is still to come), such a source has a
+    method `beginning(split)`, which returns the position that is; the source must not be `sequential` then.
     """
 
     bounded: bool
@@ -74,7 +76,11 @@ class Source(Protocol):
         ...
 
     def open(self, split: str, position: Position) -> Reader:
-        """A reader of `split` that stands at `position` (None: at the beginning)."""
+        """A reader of `split` that stands at `position` (None: where a job without a checkpoint begins).
+
+        `split` may be a name that this source has never listed, if the user has changed it under the same uid: raise
+        `UnfitState` for one that it cannot go on with, and say what to do.
+        """
         ...
 
 

@@ -88,8 +88,12 @@ class StagedFileSink:
         is_here = (self.folder / committable["staged"]).parent.is_dir()
         return self.folder if is_here else Path(committable.get("folder", self.folder))
 
+    def kept_for(self, committable: Committable) -> set[Path]:
+        """What the sweep leaves alone as long as a checkpoint names this."""
+        return {self.place_of(committable) / committable["staged"]}
+
     def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
-        kept = {self.place_of(committable) / committable["staged"] for committable in keep}
+        kept = {path for committable in keep for path in self.kept_for(committable)}
         own, of_earlier_versions = _staging(self.folder, job.name, job.lineage), _staging(self.folder, job.name, "")
         for folder in (
             *_writer_folders(own, component(vertex), before_generation),

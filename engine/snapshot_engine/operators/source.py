@@ -155,7 +155,12 @@ class SourceReaderOperator(SourceOperator):
 
     def _restored_splits(self, restored: list[Mapping[str, Any]]) -> list[_Split]:
         listed = self._list() if getattr(self.source, "grows", False) else []
-        return _take_over(restored, listed, *self._place)
+        return _take_over(restored, self._beginnings(listed), *self._place)
+
+    def _beginnings(self, names: Sequence[str]) -> dict[str, Position]:
+        """Where splits begin that have come since the checkpoint: None is where a job without one begins."""
+        beginning = getattr(self.source, "beginning", None)
+        return {name: beginning(name) if beginning else None for name in names}
 
     def _listed_splits(self) -> list[_Split]:
         subtask, parallelism = self._place
@@ -210,9 +215,9 @@ class _Positions:
 
 
 def _take_over(
-    restored: list[Mapping[str, Any]], listed: Sequence[str], subtask: int, parallelism: int
+    restored: list[Mapping[str, Any]], listed: Mapping[str, Position], subtask: int, parallelism: int
 ) -> list[_Split]:
-    """This subtask's share of the restored splits, and of those among `listed` that are new.
+    """This subtask's share of the restored splits, and of those among `listed` that are new, with their beginnings.
 
     Without rescaling it knows its own ones only. After rescaling the new ones must be counted among all: subtasks that
     listed them at different moments know some that lie behind others that nobody knows.
@@ -220,13 +225,12 @@ def _take_over(
     mine = restored
     if all(meta["parallelism"] == parallelism for meta in restored):
         mine = [meta for meta in restored if meta["subtask"] == subtask]
-        names = {name for meta in mine for name in meta["splits"]} | set(listed[subtask::parallelism])
+        names = {name for meta in mine for name in meta["splits"]} | set([*listed][subtask::parallelism])
     else:
         every = {name for meta in restored for name in meta["splits"]} | set(listed)
         names = set(sorted(every)[subtask::parallelism])
     known = {name: entry for meta in mine for name, entry in meta["splits"].items()}
-    return [_restored_split(name, known.get(name)) for name in sorted(names)]
-
-
-def _restored_split(name: str, entry: Mapping[str, Any] | None) -> _Split:
-    return _Split(name) if entry is None else _Split(name, entry["position"], entry["ended"])
+    return [
+        _Split(name, known[name]["position"], known[name]["ended"]) if name in known else _Split(name, listed[name])
+        for name in sorted(names)
+    ]

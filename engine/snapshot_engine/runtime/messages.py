@@ -40,7 +40,8 @@ class Deploy:
     """Build your subtasks from this."""
 
     restore: dict[str, Any]
-    """By subtask: {finished, rescaled, operators: {uid: [state, …]}, channels}; absent for a fresh start."""
+    """By subtask: {finished, rescaled, rescaled_operators: [uid, …], operators: {uid: [state, …]}, channels}; absent
+    for a fresh start. `rescaled` is said of the vertex and its channels, not of what its operators are given."""
     producers: dict[str, list[Any]]
     """By channel: the address, the region and the attempt of its producer's slot."""
     settled: int = 0

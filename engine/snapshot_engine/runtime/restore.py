@@ -12,7 +12,14 @@ from snapshot_engine.runtime.exchanges.exchange_restore import LOGGED, ExchangeR
 from snapshot_engine.runtime.exchanges.stored_segments import READ, WRITTEN
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot
 
-FRESH: Mapping[str, Any] = {"finished": False, "rescaled": False, "operators": {}, "channels": [], "exchanges": {}}
+FRESH: Mapping[str, Any] = {
+    "finished": False,
+    "rescaled": False,
+    "rescaled_operators": [],
+    "operators": {},
+    "channels": [],
+    "exchanges": {},
+}
 """What a subtask begins with that is not restored."""
 
 
@@ -54,6 +61,7 @@ class Restore:
             "checkpoint": self.manifest.checkpoint,
             "rescaled": rescaled,
             "finished": all(s.finished for s in snapshots) and bool(snapshots) and self._is_same_chain(subtask.vertex),
+            "rescaled_operators": [node.uid for node in vertex.operators if self._is_rescaled(node.uid)],
             "operators": {node.uid: self._states(node.uid, subtask.index) for node in vertex.operators},
             "channels": [snapshot.channels for snapshot in self._heard_by(subtask, snapshots, rescaled)],
             "exchanges": self._exchanges.for_subtask(subtask, results) | {"checkpoint": self.manifest.checkpoint},
@@ -92,13 +100,19 @@ class Restore:
         here = {state.uid for snapshot in stored.subtasks.values() for state in snapshot.operators}
         return all(node.uid in here or node.uid not in self._operators for node in self._graph.vertices[uid].operators)
 
+    def _is_rescaled(self, uid: str) -> bool:
+        """Whether an operator is given the states of all old subtasks, to take its own share out of them. That is not
+        what became of its vertex: what was a vertex of its own may have joined a chain that stayed as it was."""
+        stored = self._operators.get(uid)
+        return stored is not None and stored.parallelism != self._parallelism_of(uid)
+
     def _states(self, uid: str, index: int) -> list[dict[str, Any]]:
         stored = self._operators.get(uid)
         if stored is None:
             return []
-        if stored.parallelism == self._parallelism_of(uid):
-            return [stored.states[index]] if index in stored.states else []
-        return [stored.states[old] for old in sorted(stored.states)]
+        if self._is_rescaled(uid):
+            return [stored.states[old] for old in sorted(stored.states)]
+        return [stored.states[index]] if index in stored.states else []
 
     def _parallelism_of(self, uid: str) -> int:
         for vertex in self._graph.vertices.values():

@@ -229,7 +229,7 @@ class SlotSubtasks:
                 key_groups=self._graph.graph.key_groups,
                 attempt=(self._task.attempt.generation, self._task.attempt.number),
                 restored=[OperatorState.from_json(doc) for doc in restored["operators"].get(node.uid, ())],
-                rescaled=restored["rescaled"],
+                rescaled=node.uid in restored["rescaled_operators"],
                 reader=self._reader,
                 clock=self._task.settings.clock,
                 incremental=self._task.settings.incremental,

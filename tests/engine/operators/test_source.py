@@ -268,6 +268,23 @@ def test_a_source_that_grows_has_its_new_splits_read_from_a_checkpoint_on(after:
     assert sorted(seen) == sorted((name, n) for name, rows in splits.items() for n in rows)
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_new_splits_are_opened_at_their_beginning_where_the_source_says_which_that_is(after: int) -> None:
+    class Grown(ListSource):
+        grows = True
+
+        def beginning(self, split: str) -> Position:
+            return 1 if split == "c" else 2
+
+    states = [Reading(ListSource(_numbers(a=4, b=4)), subtask, 2).snapshot() for subtask in range(2)]
+    opened = []
+    for subtask in range(after):
+        source = Grown(_numbers(a=4, b=4, c=4, d=4))
+        Reading(source, subtask, after, [states[subtask]] if after == 2 else states)
+        opened += source.opened
+    assert sorted(opened) == [("a", 0), ("b", 0), ("c", 1), ("d", 2)]
+
+
 @pytest.mark.parametrize("after", [2, 3, 4])
 def test_splits_that_came_while_subtasks_began_are_read_once(after: int) -> None:
     """The second subtask listed them before the last ones came, the others after."""

@@ -17,11 +17,13 @@ from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSn
 SOURCE, TIMES = SubtaskId("source", 0), SubtaskId("times", 0)
 
 
-def _graph(*chains: Sequence[str]) -> ExecutionGraph:
+def _graph(*chains: Sequence[str], parallelism: int = 1) -> ExecutionGraph:
     def node(uid: str) -> OperatorNode:
         return OperatorNode(uid, uid, Operator, SourceLocation("job.py", 1))
 
-    vertices = {chain[0]: JobVertex(chain[0], chain[0], 1, tuple(map(node, chain)), False) for chain in chains}
+    vertices = {
+        chain[0]: JobVertex(chain[0], chain[0], parallelism, tuple(map(node, chain)), False) for chain in chains
+    }
     return ExecutionGraph(JobGraph("test", vertices, ()))
 
 
@@ -71,3 +73,31 @@ def test_what_has_left_a_chain_that_has_ended_has_its_state_in_its_own_vertex_on
     entry = restore.for_subtask(TIMES)
     assert entry is not None
     assert len(entry["operators"]["times"]) == 1
+
+
+def _stored(parallelism: int, *operators: str) -> VertexSnapshot:
+    one = SubtaskSnapshot(Attempt(1, 1), tuple(map(_state, operators)))
+    return VertexSnapshot(parallelism, dict.fromkeys(range(parallelism), one))
+
+
+@pytest.mark.parametrize(
+    ("vertices", "rescaled", "operators"),
+    [
+        ({"source": _stored(2, "source", "times")}, False, {"source": 1, "times": 1}),
+        ({"source": _stored(4, "source", "times")}, True, {"source": 4, "times": 4}),
+        ({"source": _stored(2, "source"), "times": _stored(4, "times")}, False, {"source": 1, "times": 4}),
+        ({"source": _stored(4, "source"), "times": _stored(2, "times")}, True, {"source": 4, "times": 1}),
+        ({"times": _stored(2, "times")}, True, {"source": 0, "times": 1}),
+    ],
+)
+def test_an_operator_that_is_given_the_states_of_all_is_told_so_whatever_became_of_its_chain(
+    vertices: dict[str, VertexSnapshot], rescaled: bool, operators: dict[str, int]
+) -> None:
+    graph = _graph(["source", "times"], parallelism=2)
+    entry = Restore(Manifest(1, 1, "test", "uid", 0.0, 0.0, graph.graph.key_groups, vertices), graph).for_subtask(
+        SOURCE
+    )
+    assert entry is not None
+    assert entry["rescaled"] == rescaled
+    assert {uid: len(states) for uid, states in entry["operators"].items()} == operators
+    assert entry["rescaled_operators"] == [uid for uid, count in operators.items() if count == 4]

@@ -31,8 +31,9 @@ def build_loop(
     assert traits is not None
     edges = [edge for edge in graph.graph.inputs_of(id.vertex) if edge.feedback]
     channels = [queue.channel for queue in feedback]
-    share = Share(id.index, vertex.parallelism, graph.graph.key_groups, restored["rescaled"], edges, channels)
     uid = vertex.operators[0].uid
+    rescaled = uid in restored["rescaled_operators"]
+    share = Share(id.index, vertex.parallelism, graph.graph.key_groups, rescaled, edges, channels)
     states = [OperatorState.from_json(doc) for doc in restored["operators"].get(uid, ())]
     stored = RestoredLoop(states, reader, share)
     store = RecordStore(edges[0].schema, traits.budget_bytes)

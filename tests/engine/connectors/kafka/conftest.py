@@ -49,6 +49,12 @@ class Topic:
         for done in self._admin.delete_records([ck.TopicPartition(self.name, partition, offset)]).values():
             done.result()
 
+    def forget_groups(self) -> None:
+        """Delete all that groups have committed, in whatever topic."""
+        groups = [group.group_id for group in self._admin.list_consumer_groups().result().valid]
+        for done in self._admin.delete_consumer_groups(groups).values():
+            done.result()
+
     def read_committed(self) -> list[tuple[bytes | None, Any]]:
         """Every committed record, read to the end by a consumer of its own."""
         settings = {

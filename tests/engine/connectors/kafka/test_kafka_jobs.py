@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from snapshot_engine.api import Environment
+from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.kafka_sink import KafkaSink
 from snapshot_engine.connectors.kafka_source import KafkaSource
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
@@ -47,3 +48,28 @@ def test_every_record_arrives_once_whatever_is_killed(topic, tmp_path: Path) -> 
     result = run_pipeline(pipeline, storage=tmp_path / "checkpoints", parallelism=2, meanwhile=kill_now_and_then)
     assert result.outcome is Outcome.FINISHED, result
     assert sorted(value["n"] for _, value in target.read_committed()) == list(range(COUNT))
+
+
+def test_a_job_that_reads_another_topic_now_ends_at_once_and_says_why(topic, tmp_path: Path) -> None:
+    former, now = topic(1), topic(1)
+    former.write(0, *({"n": number} for number in range(10)))
+    now.write(0, *({"n": number} for number in range(100, 120)))
+    sink = CollectSink(tmp_path / "out")
+
+    def reading(source: Any) -> Any:
+        def pipeline(env: Environment) -> None:
+            env.from_source(KafkaSource(source.servers, source.name, NUMBERS), uid="in").sink_to(sink, uid="out")
+
+        return pipeline
+
+    async def stop_when_something_is_there(job: RunningJob) -> None:
+        while not list(sink.folder.glob("*.arrow")):
+            await asyncio.sleep(0.05)
+        job.master.stop()
+
+    stopped = run_pipeline(reading(former), storage=tmp_path / "checkpoints", meanwhile=stop_when_something_is_there)
+    assert stopped.outcome is Outcome.STOPPED, stopped
+    result = run_pipeline(reading(now), storage=tmp_path / "checkpoints")
+    assert result.outcome is Outcome.FAILED
+    assert f"position in '{former.name}/000000', but the source reads topic '{now.name}' now" in str(result)
+    assert max(row["n"] for row in sink.read_committed()) < 10

@@ -99,6 +99,19 @@ def test_what_two_committers_do_at_the_same_time_is_done_once(out) -> None:
     assert numbers_in(topic) == [1]
 
 
+def test_a_job_is_restored_after_the_broker_has_forgotten_what_was_sent(out, topic) -> None:
+    """As it does a week after the last commit."""
+    made, sink = out
+    committables = prepared(sink, 1, 2)
+    sink.commit(committables)
+    made.forget_groups()
+    pickle.loads(pickle.dumps(sink)).commit(committables)
+    assert numbers_in(made) == [1, 2]
+    other = topic(1)
+    KafkaSink(other.servers, other.name, staging=sink.folder, key="n").commit(committables)
+    assert numbers_in(other) == []
+
+
 def test_staged_records_that_somebody_deleted_are_told_as_lost(out) -> None:
     _, sink = out
     committables = prepared(sink, 1)

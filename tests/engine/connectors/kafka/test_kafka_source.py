@@ -122,6 +122,28 @@ def test_new_partitions_are_named_behind_the_old_ones(topic) -> None:
     assert take(source.open(source.splits(1)[11], None), 1) == rows(7)
 
 
+def test_latest_leaves_out_nothing_of_a_partition_that_came_later(topic) -> None:
+    numbers = topic(1)
+    numbers.write(0, *rows(1))
+    numbers.grow(2)
+    numbers.write(1, *rows(7, 8))
+    source = KafkaSource(numbers.servers, numbers.name, NUMBERS, start="latest")
+    came_later = source.splits(1)[1]
+    reader = source.open(came_later, source.beginning(came_later))
+    assert reader.lag() is None
+    assert take(reader, 1) == rows(7)
+    assert take(source.open(came_later, reader.position()), 1) == rows(8)
+
+
+def test_what_has_come_to_a_new_partition_and_gone_again_is_not_asked_for(topic) -> None:
+    numbers = topic(1)
+    numbers.write(0, *rows(1, 2))
+    numbers.delete_before(0, 1)
+    source = KafkaSource(numbers.servers, numbers.name, NUMBERS, bounded=True)
+    (split,) = source.splits(1)
+    assert drain(source.open(split, source.beginning(split))) == rows(2)
+
+
 @pytest.mark.parametrize("bad", [b"no json", b'{"n": "text"}', b"", b'{"n": 1} {"n": 2}', None])
 def test_a_bad_record_is_named_by_partition_and_offset(topic, bad) -> None:
     numbers = topic()

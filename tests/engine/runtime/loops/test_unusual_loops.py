@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import looping_job
+import numpy as np
 import pytest
 from looping_job import count_down, expected, keyed, numbers, one_turn, turns_in, unkeyed
 
@@ -22,6 +23,7 @@ from snapshot_engine.api import (
     col,
 )
 from snapshot_engine.connectors.collect_sink import CollectSink
+from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.graph.problems import PlanError
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.forked import ship_by_value
@@ -135,6 +137,48 @@ def test_a_job_that_is_stopped_in_a_round_goes_on_in_it_with_another_parallelism
     totals = {key: sum(number for number in range(100) if number % 7 == key) for key in range(7)}
     found = Counter((row["key"], row["value"], row["round"]) for row in sink.read_committed())
     assert found == Counter((key, total, round) for key, total in totals.items() for round in range(ROUNDS + 1))
+
+
+class Totals(KeyedProcessFunction):
+    """Tells at the end of time how many rows of its key there were."""
+
+    def open(self, context) -> None:
+        self.rows = context.state(ValueState("rows", int, default=0))
+
+    def process(self, row, context):
+        self.rows.update(self.rows.value() + 1)
+        context.timers.register_event_time(2**60)
+
+    def on_timer(self, timestamp, context):
+        yield (context.current_key, self.rows.value())
+
+
+def test_state_is_dealt_out_where_an_operator_joins_the_chain_of_the_loop_s_head(tmp_path: Path) -> None:
+    """The head has two subtasks before and after; the operator behind it has four, then two, and is chained to it."""
+    sink = CollectSink(tmp_path / "out")
+    keys, count = 20, 2_000
+
+    def pipeline_of(parallelism: int):
+        def body(rows):
+            totals = rows.process(Totals(), schema="key long, n long").uid("totals").parallelism(parallelism)
+            return totals.filter(lambda row: False), totals
+
+        def pipeline(env: Environment) -> None:
+            columns = {"key": lambda offsets: (offsets % keys).astype(np.int64), "n": lambda o: o.astype(np.int64)}
+            source = env.from_source(GeneratorSource(columns, count=count, rate=1_000, splits=2), uid="numbers")
+            rows = source.with_watermark("n").key_by("key")
+            rows.iterate(body, uid="loop").sink_to(sink, uid="out")
+
+        return pipeline
+
+    stopped = run_pipeline(
+        pipeline_of(4), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=stop_behind_a_checkpoint
+    )
+    assert stopped.outcome is Outcome.STOPPED
+    assert run_pipeline(pipeline_of(2), storage=tmp_path / "ck", parallelism=2).outcome is Outcome.FINISHED
+    assert Counter((row["key"], row["n"]) for row in sink.read_committed()) == Counter(
+        (key, count // keys) for key in range(keys)
+    )
 
 
 def test_a_loop_inside_one_with_rounds_belongs_to_the_round(tmp_path: Path) -> None:
