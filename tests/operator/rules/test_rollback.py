@@ -378,3 +378,25 @@ def test_a_job_that_once_began_without_state_is_not_taken_back_behind_what_its_c
     running.settle(5)
     assert running.status["driver"]["specHash"] == running.status["lastGoodHash"]
     assert running.status["driver"]["restore"] == restore
+
+
+def test_a_rollback_that_ends_in_a_suspension_hands_on_the_old_jobs_state(running):
+    """Also if the old job had once begun without state, as the failed one did after it."""
+    running.upgrade_to_its_start(upgradeMode="Stateless")
+    running.finish_start()
+    good = running.status["driver"]["restore"]
+    running.begin_upgrade(parallelism=6)
+    running.plan_succeeds()
+    running.look()
+    running.end_driver(0, "Stopped")
+    running.settle(3)
+    assert running.step == "Start" and running.status["driver"]["restore"] != good
+    running.pass_time(601)
+    running.look()
+    assert running.status["operation"]["kind"] == "Rollback"
+    running.edit(state="Suspended")
+    running.settle(4)
+    assert running.status["phase"] == "Suspended"
+    running.edit(state="Running", parallelism=7, upgradeMode="Savepoint")
+    running.settle(4)
+    assert running.status["driver"]["restore"] == good
