@@ -267,8 +267,8 @@ def _go_on_after_stop(draft: Draft, pod: PodView | None, restore: RestorePoint |
         become_suspended(draft, restore)
         return
     if draft.policy.state is JobState.SUSPENDED:
-        # No state was asked for with the new spec; which one is resumed is not known yet. A rollback's is the old job's,
-        # also if that had once begun without any.
+        # No state was asked for with the new spec; which one is resumed is not known yet.
+        # A rollback's is the old job's, also if that had once begun without any.
         stateless = restore is not None and restore.ignore_state and operation.kind is not OperationKind.ROLLBACK
         become_suspended(draft, draft.lineage if stateless else restore)
         return
