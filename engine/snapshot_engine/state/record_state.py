@@ -13,7 +13,7 @@ from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.state.record_keys import Key, RecordKeys
 from snapshot_engine.state.record_pieces import PieceRow, apply_row, pieces_of, rows_of_piece
 from snapshot_engine.state.record_tables import FLAT, Changes, FrozenTable, StateTable, View
-from snapshot_engine.state.state_types import ValueCodec
+from snapshot_engine.state.state_types import ValueCodec, is_told_as
 
 KEYS_ONLY = "keys"
 """How a state without values tells its type."""
@@ -89,7 +89,7 @@ class RecordState:
         if name in self.tables:
             raise ValueError(f"operator {self.owner.name!r} declares two states called {name!r}")
         found = self._restored_types.get(name)
-        if found is not None and found != text:
+        if found is not None and not is_told_as(found, text):
             raise RecordStateChanged(
                 f"state {name!r} of operator {self.owner.name!r} (uid {self.owner.uid}) is {found} in the checkpoint, "
                 f"but is declared as {text} now: change it back, or give the new state another name"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from types import ModuleType
 from typing import Any, Protocol
 
 from snapshot_engine.state.packing import pack, unpack
@@ -128,27 +131,85 @@ def describe(type_: Any) -> str:
     return _name(type_)
 
 
+_UNKNOWN_FIELDS = re.compile(r"\(\w+: Any(?:, \w+: Any)*\)")
+
+
+def is_told_as(found: str, text: str) -> bool:
+    """Whether a checkpoint that says `found` has a state of the type `text`. Older ones may say Any of all fields of a
+    class, where they did not know better."""
+    known = _UNKNOWN_FIELDS.sub(lambda fields: fields.group().replace(": Any", ": \0"), found).split("\0")
+    at = 0
+    for part in known[:-1]:
+        if not text.startswith(part, at):
+            return False
+        at = _end_of_field(text, at + len(part))
+    return text[at:] == known[-1]
+
+
+def _end_of_field(text: str, at: int) -> int:
+    """Where the type that begins there ends."""
+    depth = 0
+    for position in range(at, len(text)):
+        depth += (text[position] in "([") - (text[position] in ")]")
+        if depth < 0 or (depth == 0 and text[position] == ","):
+            return position
+    return len(text)
+
+
 def _name(type_: Any) -> str:
     if type_ in (typing.Union, types.UnionType):
         return "Union"
     return getattr(type_, "__qualname__", None) or str(type_)
 
 
+def _has_fields(type_: Any) -> bool:
+    """Whether it is a dataclass or a named tuple."""
+    if not isinstance(type_, type):
+        return False
+    return dataclasses.is_dataclass(type_) or (issubclass(type_, tuple) and hasattr(type_, "_fields"))
+
+
 def _fields(type_: Any) -> dict[str, Any] | None:
     """The fields of a dataclass or named tuple with their types."""
-    if not isinstance(type_, type):
+    if not _has_fields(type_):
         return None
-    if dataclasses.is_dataclass(type_):
-        names = [field.name for field in dataclasses.fields(type_)]
-    elif issubclass(type_, tuple) and hasattr(type_, "_fields"):
-        names = list(type_._fields)
-    else:
-        return None
-    try:
-        hints = typing.get_type_hints(type_)
-    except NameError:  # a type that is known only where the class was written
-        hints = {}
+    dataclass_ = dataclasses.is_dataclass(type_)
+    names = [field.name for field in dataclasses.fields(type_)] if dataclass_ else list(type_._fields)
+    noted = type_.__dict__.get(_NOTED)
+    hints = _hints(type_) if noted is None else noted
     return {name: hints.get(name, Any) for name in names}
+
+
+def _hints(type_: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(type_)
+    except Exception as error:  # annotations may be any text
+        raise TypeError(
+            f"the types of the fields of {type_.__qualname__} cannot be found ({error}): write the class at the top "
+            "level of its module, and import there, outside of `if TYPE_CHECKING`, what its annotations name"
+        ) from error
+
+
+_NOTED = "__noted_field_types__"
+
+
+def note_field_types(module: ModuleType) -> None:
+    """To be called before code of `module` is sent to where the module is not: annotations that are texts, as they are
+    with `from __future__ import annotations`, name what is known only here."""
+    for class_ in _classes_in(module, module.__name__):
+        # What is no state may be annotated with anything.
+        with contextlib.suppress(Exception):
+            if _has_fields(class_):
+                setattr(class_, _NOTED, typing.get_type_hints(class_))
+
+
+def _classes_in(place: Any, module: str) -> Iterator[type]:
+    """The classes of a module with those inside of them."""
+    within = f"{place.__qualname__}." if isinstance(place, type) else ""
+    for value in list(vars(place).values()):
+        if isinstance(value, type) and value.__module__ == module and value.__qualname__.startswith(within):
+            yield value
+            yield from _classes_in(value, module)
 
 
 _SEQUENCES = (list, tuple, set, frozenset)

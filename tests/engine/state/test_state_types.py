@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_engine.state.packing import pack
 from snapshot_engine.state.row_class import make_row
-from snapshot_engine.state.state_types import ListCodec, MapCodec, PlainCodec, codec_of, describe
+from snapshot_engine.state.state_types import ListCodec, MapCodec, PlainCodec, codec_of, describe, is_told_as
 
 
 class Point(NamedTuple):
@@ -162,3 +162,23 @@ def test_the_description_changes_with_the_fields() -> None:
     assert describe(list[int]) == "list[int]"
     assert describe(int | None) == "Union[int, None]"
     assert codec_of(None).text == "any"
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "same"),
+    [
+        ("value[Cart(at: Any, items: Any)]", "value[Cart(at: datetime, items: dict[str, Item(a: int)])]", True),
+        ("list[Cart(i: list[Item(a: Any, b: Any)])]", "list[Cart(i: list[Item(a: tuple[int, str], b: A)])]", True),
+        ("map[A(x: Any), B(x: Any)]", "map[A(x: int), B(x: list[A(x: int)])]", True),
+        ("value[Cart(at: Any, items: Any)]", "value[Cart(at: datetime)]", False),
+        ("value[Cart(at: Any)]", "value[Cart(at: datetime, items: int)]", False),
+        ("value[Cart(at: Any, items: Any)]", "value[Cart(items: int, at: datetime)]", False),
+        ("value[Cart(at: Any)]", "value[Box(at: int)]", False),
+        ("value[Cart(at: int)]", "value[Cart(at: Any)]", False),
+        ("value[Cart(at: Any, n: int)]", "value[Cart(at: str, n: int)]", False),
+        ("value[any]", "value[int]", False),
+    ],
+)
+def test_checkpoints_that_do_not_know_the_types_of_fields_can_be_read(found: str, text: str, same: bool) -> None:
+    assert is_told_as(found, text) is same
+    assert is_told_as(text, text)
