@@ -18,6 +18,7 @@ class Fold(Protocol):
     """`add` may change what it is given in place; `results` must not."""
 
     codec: ValueCodec
+    kind: FunctionKind
 
     def first(self, record: Any) -> Any: ...
     def add(self, kept: Any, record: Any) -> Any: ...
@@ -36,6 +37,8 @@ class WindowCallContext:
 
 
 class ReduceFold:
+    kind: FunctionKind = "reduce"
+
     def __init__(self, fn: Callable[[Any, Any], Any], input: StreamType, operator: str) -> None:
         text = record_type(input)
         self.codec: ValueCodec = PlainCodec(text)
@@ -60,6 +63,8 @@ class ReduceFold:
 
 
 class AggregateFold:
+    kind: FunctionKind = "aggregate"
+
     def __init__(self, function: AggregateFunction) -> None:
         self.codec: ValueCodec = codec_of(function.accumulator_type)
         self._function = function
@@ -74,6 +79,8 @@ class AggregateFold:
 
 
 class ElementsFold:
+    kind: FunctionKind = "process"
+
     def __init__(self, function: ProcessWindowFunction, input: StreamType) -> None:
         self.codec: ValueCodec = ListCodec(PlainCodec(record_type(input)))
         self._function = function

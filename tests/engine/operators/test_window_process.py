@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,17 +12,27 @@ from hypothesis import strategies as st
 
 from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.functions import AggregateFunction, ProcessWindowFunction
-from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTime, StreamType
+from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.operators.window_process import WindowProcessOperator
 from snapshot_engine.operators.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowShape
 from snapshot_engine.protocol.elements import MAX_WATERMARK
 from snapshot_engine.state.changed_state import RecordStateChanged
+from snapshot_engine.state.packing import pack
 
 SCHEMA = pa.schema([("user", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
 ROWS = StreamType(SCHEMA, EventTime("at"))
 REDUCED = StreamType(SCHEMA.append(pa.field(HIDDEN_TIME, pa.int64())), EventTime(HIDDEN_TIME))
 PLAIN = StreamType(RECORDS.append(pa.field(HIDDEN_TIME, pa.int64())), EventTime(HIDDEN_TIME))
+
+
+KEYED = StreamType(PLAIN.schema.append(pa.field(HIDDEN_KEY, pa.binary())), EventTime(HIDDEN_TIME))
+
+
+def plain(*values: tuple[Any, int]) -> pa.RecordBatch:
+    """Plain values with their times, all of one key."""
+    packed, times = [pack(value) for value, _ in values], [time for _, time in values]
+    return pa.RecordBatch.from_arrays([packed, times, [pack("a")] * len(values)], schema=KEYED.schema)
 
 
 def rows(*values: tuple[str, int, int]) -> pa.RecordBatch:
@@ -199,6 +210,24 @@ def test_another_window_is_another_state(bench: Any) -> None:
     state = bench.snapshot(operator)
     with pytest.raises(RecordStateChanged, match="'windows'"):
         opened(bench, "process", Listing(), TumblingWindow(20), restored=[state])
+
+
+@pytest.mark.parametrize("window", [TumblingWindow(10), SessionWindow(10)])
+def test_another_kind_of_function_is_told_though_both_keep_plain_values(bench: Any, window: WindowShape) -> None:
+    def windows(kind: Any, function: Any, **kwargs: Any) -> WindowProcessOperator:
+        operator = WindowProcessOperator(kind, function, (HIDDEN_KEY,), window, KEYED, PLAIN)
+        bench.open(operator, PLAIN, **kwargs)
+        return operator
+
+    reduced = windows("reduce", max)
+    reduced.process(0, plain((3, 1), (4, 2)))
+    state = bench.snapshot(reduced)
+    with pytest.raises(
+        RecordStateChanged, match=r"reduce of any in the checkpoint, but is declared as .* aggregate of"
+    ):
+        windows("aggregate", Mean(), restored=[state])
+    older = {name: text.replace(" reduce of", " of") for name, text in state.schema["states"].items()}
+    windows("reduce", max, restored=[replace(state, schema={**state.schema, "states": older})])
 
 
 def test_what_is_added_after_the_barrier_is_not_in_the_checkpoint(bench: Any) -> None:
