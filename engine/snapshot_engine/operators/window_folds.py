@@ -9,6 +9,7 @@ from snapshot_engine.operators.functions import AggregateFunction, ProcessWindow
 from snapshot_engine.operators.record_types import RowFolding, record_type
 from snapshot_engine.operators.records import visible_schema
 from snapshot_engine.operators.stream_type import StreamType
+from snapshot_engine.state.record_tables import detached
 from snapshot_engine.state.state_types import ListCodec, PlainCodec, ValueCodec, codec_of
 
 FunctionKind = Literal["reduce", "aggregate", "process"]
@@ -47,11 +48,14 @@ class ReduceFold:
         self._folding = None if input.plain else RowFolding(visible_schema(input))
 
     def first(self, record: Any) -> Any:
-        return record
+        """A record lies in several sliding windows: each needs a value of its own, since the function may change it."""
+        return record if self._folding is not None else detached(record)
 
     def add(self, kept: Any, record: Any) -> Any:
         result = self._fn(kept, record)
-        if self._folding is not None and type(result) is not self._folding.row:
+        if self._folding is None:
+            return detached(record) if result is record else result
+        if type(result) is not self._folding.row:
             return self._folding.as_row(result, self._operator)
         return result
 
@@ -59,7 +63,8 @@ class ReduceFold:
         return self.add(left, right)
 
     def results(self, key: Any, context: WindowCallContext, kept: Any) -> Iterable[Any]:
-        return (kept,)
+        """What goes out must not change any more when a late record is added."""
+        return (kept,) if self._folding is not None else (detached(kept),)
 
 
 class AggregateFold:

@@ -106,6 +106,41 @@ def test_a_reduced_window_is_a_row(bench: Any) -> None:
     assert out.times() == [9, 9]
 
 
+def reduced_plain(bench: Any, function: Any, window: WindowShape, **options: Any) -> Any:
+    operator = WindowProcessOperator("reduce", function, (HIDDEN_KEY,), window, KEYED, PLAIN, **options)
+    return operator, bench.open(operator, PLAIN)
+
+
+def added_in_place(old: Any, new: Any) -> Any:
+    old["n"] += new["n"]
+    return old
+
+
+def test_a_function_that_changes_its_values_in_place_changes_them_in_one_sliding_window_only(bench: Any) -> None:
+    operator, out = reduced_plain(bench, added_in_place, SlidingWindow(10, 5))
+    operator.process(0, plain(({"n": 1}, 6), ({"n": 1}, 7)))
+    operator.on_watermark(100)
+    assert out.records() == [{"n": 2}, {"n": 2}]
+
+
+def test_the_newest_record_is_each_sliding_window_s_own(bench: Any) -> None:
+    def newest(old: Any, new: Any) -> Any:
+        return added_in_place(old, new) if old["day"] == new["day"] else new
+
+    operator, out = reduced_plain(bench, newest, SlidingWindow(10, 5))
+    operator.process(0, plain(*(({"n": 1, "day": day}, 6) for day in (1, 2, 2))))
+    operator.on_watermark(100)
+    assert out.records() == [{"n": 2, "day": 2}, {"n": 2, "day": 2}]
+
+
+def test_what_has_gone_out_does_not_change_with_a_late_record(bench: Any) -> None:
+    operator, out = reduced_plain(bench, added_in_place, TumblingWindow(10), allowed_lateness_ms=50)
+    operator.process(0, plain(({"n": 1}, 6)))
+    operator.on_watermark(20)
+    operator.process(0, plain(({"n": 1}, 7)))
+    assert out.records() == [{"n": 1}, {"n": 2}]
+
+
 def test_an_aggregate_function_sees_its_own_accumulator(bench: Any) -> None:
     operator, out = opened(bench, "aggregate", Mean(), TumblingWindow(10))
     operator.process(0, rows(("a", 1, 0), ("a", 2, 1), ("b", 5, 1)))
