@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 
 from snapshot_engine.graph.logical import LogicalGraph, LogicalNode
+from snapshot_engine.state.state_types import note_field_types
 
 
 def check_shipping(graph: LogicalGraph, local_modules: Sequence[str]) -> None:
@@ -39,6 +40,7 @@ def _by_value(names: Sequence[str]) -> Iterator[None]:
     known = cloudpickle.list_registry_pickle_by_value()
     modules: list[Any] = [importlib.import_module(name) for name in names if name not in known]
     for module in modules:
+        note_field_types(module)
         cloudpickle.register_pickle_by_value(module)
     try:
         yield

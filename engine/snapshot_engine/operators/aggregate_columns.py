@@ -221,6 +221,7 @@ class AggregateColumns:
 
     def restored(self, batch: pa.RecordBatch) -> Matrix:
         """The way back from `stored`. What earlier versions have written has no carries."""
+        self._check_carries(batch)
         matrix = np.empty((batch.num_rows, len(self.accumulators)), np.int64)
         for number, name in enumerate(self.stored_names):
             if self.accumulators[number].kind is Kind.CARRY and name not in batch.schema.names:
@@ -231,6 +232,15 @@ class AggregateColumns:
             if accumulator.kind is Kind.SUM and not accumulator.is_float and accumulator.column is not None:
                 self._reach[accumulator.column] += _reach_together(matrix[:, number])
         return matrix
+
+    def _check_carries(self, batch: pa.RecordBatch) -> None:
+        """A sum in the place of an average has no carry to take over: without it, it would be another number."""
+        known = self.stored_names
+        for name in batch.schema.names:
+            column = name.removeprefix("acc.carry(").removesuffix(")")
+            dropped = column != name and name not in known and f"acc.sum({column})" in known
+            if dropped and batch.column(name).to_numpy().any():
+                raise self._too_large(column)
 
     def results(self, matrix: Matrix) -> list[pa.Array]:
         """One array per aggregate, for the rows of the matrix."""

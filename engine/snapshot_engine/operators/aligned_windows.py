@@ -30,9 +30,9 @@ class AlignedWindows:
         self._offset = window.offset_ms
         self._lateness = lateness_ms
         self._fold = fold
-        text = f"{window!r} of {fold.codec.text}"
-        self._open = state.declare("windows", text, fold.codec, spaced=True)
-        self._done = state.declare("windows:done", text, fold.codec, spaced=True)
+        text, once = f"{window!r} {fold.kind} of {fold.codec.text}", f"{window!r} of {fold.codec.text}"
+        self._open = state.declare("windows", text, fold.codec, spaced=True, once=once)
+        self._done = state.declare("windows:done", text, fold.codec, spaced=True, once=once)
         self._again: dict[tuple[int, Key], None] = {}
 
     def add(self, keys: Sequence[Key], values: Sequence[Any], times: Times, watermark: int) -> list[int]:

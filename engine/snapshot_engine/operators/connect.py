@@ -31,6 +31,7 @@ class CoProcessOperator(TimedOperator):
                 f"the left key is {', '.join(readers[0].keys.described())}, the right one "
                 f"{', '.join(readers[1].keys.described())}: cast one of them"
             )
+        readers[0].keys.columns += readers[1].keys.columns
         super().__init__(function, readers[0], output)
         self.left, self.right = left, right
         self._right_reader = readers[1]

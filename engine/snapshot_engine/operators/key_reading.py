@@ -21,9 +21,10 @@ class KeyReader:
 
     def __init__(self, columns: Sequence[str], type_: StreamType) -> None:
         self.columns = tuple(columns)
-        self.keys = RecordKeys([type_.schema.field(name).type for name in self.columns])
-        self._visible = visible_schema(type_)
         self._packed = self.columns == (HIDDEN_KEY,)
+        types = [type_.schema.field(name).type for name in self.columns]
+        self.keys = RecordKeys(types, () if self._packed else self.columns)
+        self._visible = visible_schema(type_)
         self._nested = [pa.types.is_nested(kind) for kind in self.keys.types]
 
     def of(self, data: Data, records: Records) -> list[Key]:

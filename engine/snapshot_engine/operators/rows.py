@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
@@ -15,6 +16,8 @@ import pyarrow as pa
 from snapshot_engine.state.row_class import Row, row_class
 
 _DATETIME_UNITS = ("s", "ms", "us")
+_NO_LISTS = (str, bytes, bytearray, Mapping)
+"""What can be gone through, but is no list of its parts."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -105,8 +108,7 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
         array = _number_column(values, type_)
     if array is None:
         if pa.types.is_nested(type_) and _may_be_cut_off(type_):
-            for value in values:
-                _check_nested(value, type_)
+            values = [_checked_nested(value, type_) for value in values]
         array = pa.array(values, type_)
     if array.null_count and not field.nullable:
         raise ValueError("it is None, but the column is not nullable")
@@ -138,23 +140,48 @@ def _may_be_cut_off(type_: pa.DataType) -> bool:
     return any(_may_be_cut_off(type_.field(number).type) for number in range(type_.num_fields))
 
 
-def _check_nested(value: Any, type_: pa.DataType) -> None:
-    """What `pa.array` would cut off inside of lists, structs and maps. What has another shape it refuses by itself."""
+def _checked_nested(value: Any, type_: pa.DataType) -> Any:
+    """The value as `pa.array` takes it: it knows no dataclasses, and would cut off what does not fit inside of lists,
+    structs and maps. What has another shape it refuses by itself.
+    """
+    if value is None:
+        return None
     if pa.types.is_integer(type_):
         _check_integer(value)
     elif pa.types.is_map(type_):
-        for key, item in value.items() if isinstance(value, Mapping) else value or ():
-            _check_nested(key, type_.key_type)
-            _check_nested(item, type_.item_type)
-    elif pa.types.is_struct(type_) and isinstance(value, Mapping):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        key_type, item_type = type_.key_type, type_.item_type
+        return [(_checked_nested(key, key_type), _checked_nested(item, item_type)) for key, item in pairs]
+    elif pa.types.is_struct(type_):
+        return _checked_struct(_by_names(value, type_), type_)
+    elif _is_list(type_) and isinstance(value, Iterable) and not isinstance(value, _NO_LISTS):
+        return [_checked_nested(item, type_.value_type) for item in value]
+    return value
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pa.types.is_nested(type_) and hasattr(type_, "value_type")
+
+
+def _checked_struct(value: Any, type_: pa.StructType) -> Any:
+    if isinstance(value, Mapping):
         unknown = value.keys() - {field.name for field in type_}
         if unknown:
             raise ValueError(f"{sorted(map(str, unknown))} are no fields of {type_}")
-        for field in type_:
-            _check_nested(value.get(field.name), field.type)
-    elif pa.types.is_nested(type_) and hasattr(type_, "value_type") and isinstance(value, Iterable):
-        for item in value:
-            _check_nested(item, type_.value_type)
+        return {field.name: _checked_nested(value.get(field.name), field.type) for field in type_}
+    if isinstance(value, tuple) and len(value) == type_.num_fields:
+        return tuple(_checked_nested(item, field.type) for item, field in zip(value, type_, strict=True))
+    return value
+
+
+def _by_names(value: Any, type_: pa.StructType) -> Any:
+    """What has fields of its own as a dictionary; a tuple has positions only."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    names = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and names is not None and set(names) == {field.name for field in type_}:
+        return dict(zip(names, value, strict=True))
+    return value
 
 
 def _check_integer(value: Any) -> None:

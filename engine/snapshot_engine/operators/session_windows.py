@@ -62,7 +62,8 @@ class SessionWindows:
         self._lateness = lateness_ms
         self._fold = fold
         codec = ListCodec(_SessionCodec(fold.codec))
-        self._table = state.declare("sessions", f"{window!r} of {fold.codec.text}", codec)
+        text, once = f"{window!r} {fold.kind} of {fold.codec.text}", f"{window!r} of {fold.codec.text}"
+        self._table = state.declare("sessions", text, codec, once=once)
         self._timers = TimerQueue(state, "sessions:timers")
         self._again: dict[tuple[Key, int], None] = {}
 

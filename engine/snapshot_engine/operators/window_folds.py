@@ -9,6 +9,7 @@ from snapshot_engine.operators.functions import AggregateFunction, ProcessWindow
 from snapshot_engine.operators.record_types import RowFolding, record_type
 from snapshot_engine.operators.records import visible_schema
 from snapshot_engine.operators.stream_type import StreamType
+from snapshot_engine.state.record_tables import detached
 from snapshot_engine.state.state_types import ListCodec, PlainCodec, ValueCodec, codec_of
 
 FunctionKind = Literal["reduce", "aggregate", "process"]
@@ -18,6 +19,7 @@ class Fold(Protocol):
     """`add` may change what it is given in place; `results` must not."""
 
     codec: ValueCodec
+    kind: FunctionKind
 
     def first(self, record: Any) -> Any: ...
     def add(self, kept: Any, record: Any) -> Any: ...
@@ -36,6 +38,8 @@ class WindowCallContext:
 
 
 class ReduceFold:
+    kind: FunctionKind = "reduce"
+
     def __init__(self, fn: Callable[[Any, Any], Any], input: StreamType, operator: str) -> None:
         text = record_type(input)
         self.codec: ValueCodec = PlainCodec(text)
@@ -44,11 +48,14 @@ class ReduceFold:
         self._folding = None if input.plain else RowFolding(visible_schema(input))
 
     def first(self, record: Any) -> Any:
-        return record
+        """A record lies in several sliding windows: each needs a value of its own, since the function may change it."""
+        return record if self._folding is not None else detached(record)
 
     def add(self, kept: Any, record: Any) -> Any:
         result = self._fn(kept, record)
-        if self._folding is not None and type(result) is not self._folding.row:
+        if self._folding is None:
+            return detached(record) if result is record else result
+        if type(result) is not self._folding.row:
             return self._folding.as_row(result, self._operator)
         return result
 
@@ -56,10 +63,13 @@ class ReduceFold:
         return self.add(left, right)
 
     def results(self, key: Any, context: WindowCallContext, kept: Any) -> Iterable[Any]:
-        return (kept,)
+        """What goes out must not change any more when a late record is added."""
+        return (kept,) if self._folding is not None else (detached(kept),)
 
 
 class AggregateFold:
+    kind: FunctionKind = "aggregate"
+
     def __init__(self, function: AggregateFunction) -> None:
         self.codec: ValueCodec = codec_of(function.accumulator_type)
         self._function = function
@@ -74,6 +84,8 @@ class AggregateFold:
 
 
 class ElementsFold:
+    kind: FunctionKind = "process"
+
     def __init__(self, function: ProcessWindowFunction, input: StreamType) -> None:
         self.codec: ValueCodec = ListCodec(PlainCodec(record_type(input)))
         self._function = function

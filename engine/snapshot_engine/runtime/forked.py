@@ -18,6 +18,7 @@ import cloudpickle
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.state.state_types import note_field_types
 
 MOST_SLOTS = 1024
 """A process is only a process: nothing limits them but the machine."""
@@ -81,6 +82,7 @@ class ForkedLauncher:
 
 def ship_by_value(module: ModuleType) -> None:
     """The slots cannot import `module`, a test file for example: send its code along."""
+    note_field_types(module)
     cloudpickle.register_pickle_by_value(module)
 
 

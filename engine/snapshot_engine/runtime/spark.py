@@ -30,6 +30,7 @@ from snapshot_engine.runtime.placements import Placements
 from snapshot_engine.runtime.slot_task import SlotTask
 from snapshot_engine.runtime.spark_failures import told_by_spark
 from snapshot_engine.runtime.spark_settings import OWNED_SETTINGS
+from snapshot_engine.state.state_types import note_field_types
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ def _hush_accumulators(context: SparkContext) -> None:
 
 def ship_by_value(module: ModuleType) -> None:
     """The slots cannot import `module` (it was loaded from a file or from the manifest): send its code along."""
+    note_field_types(module)
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 

@@ -50,9 +50,11 @@ def key_groups_of(batch: pa.RecordBatch, key_columns: Sequence[str], key_groups:
 
 
 class RecordKeys:
-    """Keys made of values of these Arrow types."""
+    """Keys made of values of these Arrow types. `columns` names where they are read, for checkpoints to tell them
+    apart; a key function reads none."""
 
-    def __init__(self, types: Sequence[pa.DataType]) -> None:
+    def __init__(self, types: Sequence[pa.DataType], columns: Sequence[str] = ()) -> None:
+        self.columns = list(columns)
         self.types = [plain_type(type_) for type_ in types]
         self._names = [str(number) for number in range(len(self.types))]
         self._floats = [position for position, type_ in enumerate(self.types) if holds_floats(type_)]

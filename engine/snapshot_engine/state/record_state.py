@@ -13,7 +13,7 @@ from snapshot_engine.state.handles import OperatorState, PieceHandle
 from snapshot_engine.state.record_keys import Key, RecordKeys
 from snapshot_engine.state.record_pieces import PieceRow, apply_row, pieces_of, rows_of_piece
 from snapshot_engine.state.record_tables import FLAT, Changes, FrozenTable, StateTable, View
-from snapshot_engine.state.state_types import ValueCodec
+from snapshot_engine.state.state_types import ValueCodec, is_told_as
 
 KEYS_ONLY = "keys"
 """How a state without values tells its type."""
@@ -81,15 +81,17 @@ class RecordState:
             if pieces and all(piece.shared for piece in pieces):
                 self._completed = _Lineage(pieces, states[0].meta.get("deltas", 0))
 
-    def declare(self, name: str, text: str, codec: ValueCodec | None, *, spaced: bool = False) -> StateTable:
+    def declare(
+        self, name: str, text: str, codec: ValueCodec | None, *, spaced: bool = False, once: str | None = None
+    ) -> StateTable:
         """The table of this name, with what was restored; `text` tells its type and must be what it was then.
 
-        `spaced`: it has many spaces, rather than the space FLAT only.
+        `spaced`: it has many spaces, rather than the space FLAT only. `once`: how older checkpoints tell the same.
         """
         if name in self.tables:
             raise ValueError(f"operator {self.owner.name!r} declares two states called {name!r}")
         found = self._restored_types.get(name)
-        if found is not None and found != text:
+        if found is not None and not is_told_as(found, text) and not (once and is_told_as(found, once)):
             raise RecordStateChanged(
                 f"state {name!r} of operator {self.owner.name!r} (uid {self.owner.uid}) is {found} in the checkpoint, "
                 f"but is declared as {text} now: change it back, or give the new state another name"
@@ -149,7 +151,7 @@ class RecordState:
         return entries, entries * self._bytes_per_entry
 
     def schema(self) -> dict[str, Any]:
-        return {"keys": self.keys.described(), "states": dict(self._texts)}
+        return {"keys": self.keys.described(), "key_columns": self.keys.columns, "states": dict(self._texts)}
 
     def _frozen(
         self, checkpoint: int, meta: Mapping[str, Any], lineage: _Lineage | None, changes: Mapping[str, Changes]
@@ -178,10 +180,13 @@ class RecordState:
         return merged
 
     def _check_keys(self, schema: Mapping[str, Any]) -> None:
-        if schema["keys"] != self.keys.described():
+        found, expected = schema["keys"], self.keys.described()
+        if found == expected:
+            found, expected = schema.get("key_columns", self.keys.columns), self.keys.columns  # once not told
+        if found != expected:
             raise RecordStateChanged(
                 f"the state of operator {self.owner.name!r} (uid {self.owner.uid}) is keyed by "
-                f"{', '.join(schema['keys'])} in the checkpoint, but by {', '.join(self.keys.described())} now: change "
+                f"{_told_key(found)} in the checkpoint, but by {_told_key(expected)} now: change "
                 "it back, or give the operator a new uid and allow state that is not restored"
             )
 
@@ -189,6 +194,10 @@ class RecordState:
         """How large the state is on disk, from the background thread; an estimate for the metrics."""
         if entries:
             self._bytes_per_entry = max(1, size // entries)
+
+
+def _told_key(names: Sequence[str]) -> str:
+    return ", ".join(names) or "a function"
 
 
 @dataclass

@@ -10,6 +10,7 @@ from snapshot_engine.operators.functions import CoProcessFunction
 from snapshot_engine.operators.records import Records
 from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.state.changed_state import RecordStateChanged
 from snapshot_engine.state.descriptors import ListState, ValueState
 
 ORDERS = StreamType(pa.schema([("id", pa.int64()), ("item", pa.string()), ("at", pa.int64())]), EventTime("at"))
@@ -73,6 +74,14 @@ def test_both_inputs_share_the_state_of_their_key_over_a_restore(bench: Any) -> 
     operator.on_watermark(200)
     assert out.records() == [("paid", "ink", 7.5)]
     assert out.side("unpaid") == [(2, 111)]
+
+
+def test_another_key_column_of_the_same_type_is_told_at_either_side(bench: Any) -> None:
+    operator, _ = opened(bench)
+    state = bench.snapshot(operator)
+    again = CoProcessOperator(Match(), ("id",), ("at",), ORDERS, PAYMENTS, OUTPUT)
+    with pytest.raises(RecordStateChanged, match="keyed by id, order in the checkpoint, but by id, at now"):
+        bench.open(again, OUTPUT, restored=[state])
 
 
 def test_keys_of_different_types_are_refused() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -193,6 +194,17 @@ def test_a_state_whose_type_changed_is_told_by_name_when_the_job_is_restored(ben
     state = bench.snapshot(operator)
     with pytest.raises(RecordStateChanged, match=r"state 'total' of operator.*value\[int\].*value\[float\]"):
         opened(bench, Other(), restored=[state])
+
+
+def test_another_key_column_of_the_same_type_is_told_when_the_job_is_restored(bench: Any) -> None:
+    by_n = KeyedProcessOperator(Totals(), ("n",), ROWS, PLAIN)
+    bench.open(by_n, PLAIN)
+    by_n.process(0, rows(("ann", 1, 1)))
+    state = bench.snapshot(by_n)
+    with pytest.raises(RecordStateChanged, match="is keyed by n in the checkpoint, but by at now: change it back"):
+        bench.open(KeyedProcessOperator(Totals(), ("at",), ROWS, PLAIN), PLAIN, restored=[state])
+    older = {name: told for name, told in state.schema.items() if name != "key_columns"}
+    bench.open(KeyedProcessOperator(Totals(), ("n",), ROWS, PLAIN), PLAIN, restored=[replace(state, schema=older)])
 
 
 class Everything(KeyedProcessFunction):

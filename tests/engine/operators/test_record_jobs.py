@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import random
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,38 @@ def test_a_change_of_parallelism_moves_state_timers_and_windows_with_their_keys(
         )
     assert result.outcome is Outcome.FINISHED
     check(tmp_path)
+
+
+@dataclass
+class Item:
+    name: str
+    bought: dt.datetime
+
+
+@dataclass
+class Cart:
+    items: list[Item] = field(default_factory=list)
+
+
+class Carts(KeyedProcessFunction):
+    def open(self, context: Any) -> None:
+        self.cart = context.state(ValueState("cart", Cart))
+
+    def process(self, record: Any, context: Any) -> Any:
+        cart = self.cart.value() or Cart()
+        cart.items.append(Item("x", dt.datetime(2024, 1, 1)))
+        self.cart.update(cart)
+        yield (len(cart.items),)
+
+
+def test_dataclasses_inside_of_dataclasses_are_state(tmp_path: Path) -> None:
+    """Annotations are texts in this file, and the slots cannot import it."""
+    sink = CollectSink(tmp_path / "out")
+
+    def pipeline(env: Any) -> None:
+        stream = env.from_source(GeneratorSource({"n": lambda n: n % 3}, count=300, splits=1), uid="numbers")
+        stream.key_by("n").process(Carts(), schema="n bigint").uid("carts").sink_to(sink, uid="out")
+
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", interval=0.1)
+    assert result.outcome is Outcome.FINISHED, result.message
+    assert max(row["n"] for row in sink.read_committed()) == 100

@@ -190,6 +190,8 @@ NESTED = pa.struct([("n", pa.int32())])
         (pa.list_(pa.int64()), [1, 1.5]),
         (pa.list_(pa.list_(pa.int64())), [[1], None, [Decimal("1.5")]]),
         (NESTED, {"n": 1.5}),
+        (NESTED, (1.5,)),
+        (pa.list_(NESTED), [(1,), (1.5,)]),
         (pa.map_(pa.string(), pa.int64()), {"a": 1.5}),
         (pa.map_(pa.string(), pa.int64()), [("a", 1.5)]),
     ],
@@ -212,11 +214,44 @@ def test_a_field_that_a_struct_does_not_have_is_not_dropped_in_silence() -> None
         (pa.map_(pa.int8(), pa.float64()), {1: 1.5}),
         (pa.list_(pa.float64(), 2), np.array([1.5, 2.5])),
         (NESTED, None),
+        (NESTED, (1,)),
+        (pa.map_(pa.string(), NESTED), None),
     ],
 )
 def test_what_fits_a_nested_column_is_taken(type_: pa.DataType, value: Any) -> None:
     batch = to_arrow(Records([(value,)]), StreamType(pa.schema([("n", type_)])))
     assert batch.column("n").equals(pa.array([value], type_))
+
+
+@dataclass
+class Town:
+    name: str
+    people: int
+
+
+class Pair(NamedTuple):
+    people: int
+    name: str
+
+
+@pytest.mark.parametrize("town", [Town("Ulm", 1), Pair(1, "Ulm"), ("Ulm", 1)], ids=["dataclass", "named", "tuple"])
+def test_dataclasses_and_tuples_are_taken_inside_of_nested_columns(town: Any) -> None:
+    struct = pa.struct([("name", pa.string()), ("people", pa.int64())])
+    schema = pa.schema([("a", struct), ("b", pa.list_(struct)), ("c", pa.map_(pa.string(), struct))])
+    batch = to_arrow(Records([(town, [town, None], {"x": town})]), StreamType(schema))
+    told = {"name": "Ulm", "people": 1}
+    assert batch.to_pylist() == [{"a": told, "b": [told, None], "c": [("x", told)]}]
+
+
+@pytest.mark.parametrize("value", ["ab", {1: 2}])
+def test_what_can_only_be_gone_through_is_no_list(value: Any) -> None:
+    with pytest.raises(RecordMismatchError):
+        to_arrow(Records([(value,)]), StreamType(pa.schema([("n", pa.list_(pa.int64()))])))
+
+
+def test_a_dataclass_with_other_fields_than_the_struct_is_refused() -> None:
+    with pytest.raises(RecordMismatchError, match=r"\['name', 'people'\] are no fields of struct<n: int32>"):
+        to_arrow(Records([(Town("Ulm", 1),)]), StreamType(pa.schema([("s", NESTED)])))
 
 
 def test_plain_values_come_back_with_their_types() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,17 +12,27 @@ from hypothesis import strategies as st
 
 from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.functions import AggregateFunction, ProcessWindowFunction
-from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTime, StreamType
+from snapshot_engine.operators.stream_type import HIDDEN_KEY, HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.operators.window_process import WindowProcessOperator
 from snapshot_engine.operators.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowShape
 from snapshot_engine.protocol.elements import MAX_WATERMARK
 from snapshot_engine.state.changed_state import RecordStateChanged
+from snapshot_engine.state.packing import pack
 
 SCHEMA = pa.schema([("user", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
 ROWS = StreamType(SCHEMA, EventTime("at"))
 REDUCED = StreamType(SCHEMA.append(pa.field(HIDDEN_TIME, pa.int64())), EventTime(HIDDEN_TIME))
 PLAIN = StreamType(RECORDS.append(pa.field(HIDDEN_TIME, pa.int64())), EventTime(HIDDEN_TIME))
+
+
+KEYED = StreamType(PLAIN.schema.append(pa.field(HIDDEN_KEY, pa.binary())), EventTime(HIDDEN_TIME))
+
+
+def plain(*values: tuple[Any, int]) -> pa.RecordBatch:
+    """Plain values with their times, all of one key."""
+    packed, times = [pack(value) for value, _ in values], [time for _, time in values]
+    return pa.RecordBatch.from_arrays([packed, times, [pack("a")] * len(values)], schema=KEYED.schema)
 
 
 def rows(*values: tuple[str, int, int]) -> pa.RecordBatch:
@@ -93,6 +104,41 @@ def test_a_reduced_window_is_a_row(bench: Any) -> None:
     operator.on_watermark(100)
     assert out.records() == [("a", 6, 0), ("b", 4, 2)]
     assert out.times() == [9, 9]
+
+
+def reduced_plain(bench: Any, function: Any, window: WindowShape, **options: Any) -> Any:
+    operator = WindowProcessOperator("reduce", function, (HIDDEN_KEY,), window, KEYED, PLAIN, **options)
+    return operator, bench.open(operator, PLAIN)
+
+
+def added_in_place(old: Any, new: Any) -> Any:
+    old["n"] += new["n"]
+    return old
+
+
+def test_a_function_that_changes_its_values_in_place_changes_them_in_one_sliding_window_only(bench: Any) -> None:
+    operator, out = reduced_plain(bench, added_in_place, SlidingWindow(10, 5))
+    operator.process(0, plain(({"n": 1}, 6), ({"n": 1}, 7)))
+    operator.on_watermark(100)
+    assert out.records() == [{"n": 2}, {"n": 2}]
+
+
+def test_the_newest_record_is_each_sliding_window_s_own(bench: Any) -> None:
+    def newest(old: Any, new: Any) -> Any:
+        return added_in_place(old, new) if old["day"] == new["day"] else new
+
+    operator, out = reduced_plain(bench, newest, SlidingWindow(10, 5))
+    operator.process(0, plain(*(({"n": 1, "day": day}, 6) for day in (1, 2, 2))))
+    operator.on_watermark(100)
+    assert out.records() == [{"n": 2, "day": 2}, {"n": 2, "day": 2}]
+
+
+def test_what_has_gone_out_does_not_change_with_a_late_record(bench: Any) -> None:
+    operator, out = reduced_plain(bench, added_in_place, TumblingWindow(10), allowed_lateness_ms=50)
+    operator.process(0, plain(({"n": 1}, 6)))
+    operator.on_watermark(20)
+    operator.process(0, plain(({"n": 1}, 7)))
+    assert out.records() == [{"n": 1}, {"n": 2}]
 
 
 def test_an_aggregate_function_sees_its_own_accumulator(bench: Any) -> None:
@@ -199,6 +245,24 @@ def test_another_window_is_another_state(bench: Any) -> None:
     state = bench.snapshot(operator)
     with pytest.raises(RecordStateChanged, match="'windows'"):
         opened(bench, "process", Listing(), TumblingWindow(20), restored=[state])
+
+
+@pytest.mark.parametrize("window", [TumblingWindow(10), SessionWindow(10)])
+def test_another_kind_of_function_is_told_though_both_keep_plain_values(bench: Any, window: WindowShape) -> None:
+    def windows(kind: Any, function: Any, **kwargs: Any) -> WindowProcessOperator:
+        operator = WindowProcessOperator(kind, function, (HIDDEN_KEY,), window, KEYED, PLAIN)
+        bench.open(operator, PLAIN, **kwargs)
+        return operator
+
+    reduced = windows("reduce", max)
+    reduced.process(0, plain((3, 1), (4, 2)))
+    state = bench.snapshot(reduced)
+    with pytest.raises(
+        RecordStateChanged, match=r"reduce of any in the checkpoint, but is declared as .* aggregate of"
+    ):
+        windows("aggregate", Mean(), restored=[state])
+    older = {name: text.replace(" reduce of", " of") for name, text in state.schema["states"].items()}
+    windows("reduce", max, restored=[replace(state, schema={**state.schema, "states": older})])
 
 
 def test_what_is_added_after_the_barrier_is_not_in_the_checkpoint(bench: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,11 +23,17 @@ from snapshot_engine.state.record_state import (
     StateOwner,
 )
 from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable
-from snapshot_engine.state.state_types import PlainCodec
+from snapshot_engine.state.row_class import make_row
+from snapshot_engine.state.state_types import PlainCodec, codec_of
 
 KEY_GROUPS = 16
 KEYS = RecordKeys([pa.int64()])
 GROUP_OF = dict(enumerate(KEYS.groups(list(range(60)), KEY_GROUPS).tolist()))
+
+
+@dataclass
+class Kept:
+    n: int
 
 
 class Pieces:
@@ -331,6 +338,16 @@ def test_a_value_that_cannot_be_packed_is_told_with_state_and_key() -> None:
     flat.put(FLAT, 4, 1)
     flat.put(FLAT, 5, object())
     with pytest.raises(UnpackableStateError, match="state 'flat' of key 5 holds <object"):
+        state.freeze(1, {}).write(Pieces())
+
+
+def test_a_value_of_another_class_than_declared_is_told_with_state_and_key() -> None:
+    state = RecordState(owner(), KEYS)
+    table = state.declare("last", "value[Kept(n: int)]", codec_of(Kept))
+    table.put(FLAT, 5, make_row(("n",), (1,)))
+    with pytest.raises(
+        UnpackableStateError, match=r"state 'last' of key 5 holds Row\(n=1\), which is not Kept\(n: int\)"
+    ):
         state.freeze(1, {}).write(Pieces())
 
 

@@ -199,6 +199,20 @@ def test_merged_accumulators_carry_and_overflow_as_added_ones_do() -> None:
                 summed.merge(halves, np.array([1, 2, 3], np.int32), halves, np.array([0, 1, 2], np.int32))
 
 
+@pytest.mark.parametrize("other", [Sum("v"), Count()], ids=str)
+def test_an_average_that_has_carried_does_not_become_a_sum(other: Aggregate) -> None:
+    averages = _totals(pa.int64(), {"x": Avg("v")})._layout.columns
+    matrix = np.tile(averages.initial, (1, 1))
+    averages.accumulate(pa.RecordBatch.from_pydict({"v": [BIG] * 12}), np.zeros(12, np.int32), matrix)
+    written = pa.RecordBatch.from_arrays(averages.stored(matrix), names=averages.stored_names)
+    columns = _totals(pa.int64(), {"x": other})._layout.columns
+    if isinstance(other, Count):
+        assert columns.results(columns.restored(written))[0].to_pylist() == [12]
+    else:
+        with pytest.raises(SumTooLarge, match=r"Sum\('v'\) has become too large"):
+            columns.restored(written)
+
+
 def test_state_of_earlier_versions_has_no_carries_and_is_restored() -> None:
     running = _totals(pa.int64(), {"mean": Avg("v")})
     columns = running._layout.columns
