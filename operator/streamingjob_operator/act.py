@@ -257,7 +257,7 @@ class Actor:
         if pod is None or pod.ip is None or pod.ended:
             return None
         if memory.token is None:
-            secret = await self._kube.get(SECRETS, job.namespace, naming.secret_name(job.name))
+            secret = await self._kube.get(SECRETS, job.namespace, naming.secret_name(job.name, job.uid))
             if secret is None or _owner(job).belonging(secret["metadata"]) is not Belonging.OURS:
                 return None
             memory.token = read_control_token(secret)

@@ -145,6 +145,10 @@ class Draft:
         if path is not None:
             self.status.completed = CompletedCheckpoint(line=line_of(self.lineage), path=path)
 
+    def has_completed_since(self, restore: RestorePoint) -> bool:
+        """Whether drivers that began from there have gone on to checkpoints of their own."""
+        return self.status.completed is not None and self.status.completed.line == line_of(restore)
+
     def start_afresh(self, spec_hash: str, restore: RestorePoint | None) -> None:
         """Record the launch of a line of drivers with a budget of its own; it is the restart that was asked for."""
         self.status.restart_budget = RestartBudget()

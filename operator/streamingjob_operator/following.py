@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from snapshot_engine.wire.status import JobStatus
-from streamingjob_operator.jobmaster import JobMaster, JobMasterError
+from streamingjob_operator.jobmaster import JobMaster, JobMasterError, JobMasterSilentError
 from streamingjob_operator.observation import Report
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Followers:
             try:
                 answer = await job_master.status(revision, WAIT_SECONDS, PROGRESS_SECONDS)
             except JobMasterError as error:
-                log.debug("driver %s of job %s: %s", driver.generation, uid, error)
+                _tell(error, driver, uid, again=silent_since is not None)
                 revision, silent_since = None, silent_since or datetime.now(UTC)
                 self._on_silence(uid, silent_since)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -77,6 +77,12 @@ class Followers:
                 self._on_report(uid, Report(answer.status, datetime.now(UTC)))
             revision = answer.revision
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _tell(error: JobMasterError, driver: Followed, uid: str, again: bool) -> None:
+    """That nobody answers is usual while a driver starts or goes. A refusal, of the token for instance, is not."""
+    level = logging.DEBUG if again or isinstance(error, JobMasterSilentError) else logging.WARNING
+    log.log(level, "driver %s of job %s: %s", driver.generation, uid, error)
 
 
 def is_transition(before: JobStatus | None, now: JobStatus) -> bool:

@@ -87,8 +87,10 @@ def _without_empty(value: Any) -> Any:
     return {key: item for key, item in cleaned.items() if item is not None and item != {}}
 
 
-def stored_spec_name(job: str, hashed: str) -> str:
-    return f"{job}-spec-{hashed}"
+def stored_spec_name(job: str, uid: str, hashed: str) -> str:
+    """Carries the job's uid, as `secret_name` does: a node that still has a pod of a former job of the same name gives
+    a new pod what it remembers under a name, not what is there now."""
+    return f"{job}-spec-{uid[:8]}-{hashed}"
 
 
 def driver_pod_name(job: str, generation: int) -> str:
@@ -120,8 +122,8 @@ def service_account_name(job: str) -> str:
     return f"{job}-driver"
 
 
-def secret_name(job: str) -> str:
-    return f"{job}-secrets"
+def secret_name(job: str, uid: str) -> str:
+    return f"{job}-secrets-{uid[:8]}"
 
 
 def job_labels(job: str, uid: str, component: str | None = None) -> dict[str, str]:

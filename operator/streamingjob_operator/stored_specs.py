@@ -41,7 +41,8 @@ class StoredSpecs:
 
     async def read(self, job: Job, spec_hash: str) -> StoredSpec:
         """One that is gone or damaged is stored again if the live spec is the same; UnusableSpecError if not."""
-        owner, name = Owner(job.name, job.namespace, job.uid), naming.stored_spec_name(job.name, spec_hash)
+        owner = Owner(job.name, job.namespace, job.uid)
+        name = naming.stored_spec_name(job.name, job.uid, spec_hash)
         config_map = await self._owned.read(CONFIG_MAPS, owner, name)
         try:
             return _read(name, config_map)

@@ -1,5 +1,6 @@
 from streamingjob_operator import naming
 
+UID = "01234567-89ab"
 SPEC = {"pipeline": {"entrypoint": "a:b"}, "parallelism": 2}
 
 
@@ -19,14 +20,24 @@ def test_the_order_of_fields_and_empty_blocks_do_not_matter():
     assert naming.spec_hash(reordered) == naming.spec_hash(SPEC)
 
 
+def test_what_pods_mount_is_not_called_as_a_former_jobs_of_the_same_name():
+    """A node that still has one of its pods may give a new pod what it remembers under that name."""
+    former, now = "01234567-89ab", "76543210-89ab"
+    assert naming.secret_name("orders", former) != naming.secret_name("orders", now)
+    assert naming.stored_spec_name("orders", former, "0123456789") != naming.stored_spec_name(
+        "orders", now, "0123456789"
+    )
+
+
 def test_names_of_the_longest_job_fit_where_they_are_used():
     job = "a" * 45
     names = [
-        naming.stored_spec_name(job, "0123456789"),
+        naming.stored_spec_name(job, UID, "0123456789"),
         naming.driver_pod_name(job, 99_999_999),
         naming.planner_pod_name(job, "0123456789"),
-        naming.cleaner_pod_name(job, "01234567-89ab"),
+        naming.cleaner_pod_name(job, UID),
         naming.driver_service_name(job),
-        naming.secret_name(job),
+        naming.secret_name(job, UID),
     ]
-    assert all(len(name) <= 63 for name in names)
+    assert all(len(name) <= 63 for name in names[1:])
+    assert len(names[0]) <= 253, "a ConfigMap's name is no label"

@@ -44,6 +44,8 @@ KUBERNETES_SETTINGS: Mapping[str, str] = {
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.executor.securityContext.allowPrivilegeEscalation": "false",
     "spark.kubernetes.executor.terminationGracePeriodSeconds": "5s",
+    # A sidecar may end or fail: a pod is judged by the executor's container.
+    "spark.kubernetes.executor.checkAllContainers": "false",
     # A pod that went without a word is missed by polling alone, and its replacement waits for that. Asked of the API
     # server's cache, a poll costs next to nothing.
     "spark.kubernetes.executor.apiPollingInterval": "5s",

@@ -200,8 +200,8 @@ def _config_volume(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
     spec_items = [{"key": key, "path": key} for key in (MANIFEST_KEY, EXECUTOR_KEY)]
     secret_items = [{"key": key, "path": f"secrets/{key}"} for key in (CONTROL_TOKEN_FILE, SPARK_SECRET_FILE)]
     sources: list[dict[str, Any]] = [
-        {"configMap": {"name": naming.stored_spec_name(owner.name, stored.spec_hash), "items": spec_items}},
-        {"secret": {"name": naming.secret_name(owner.name), "items": secret_items}},
+        {"configMap": {"name": naming.stored_spec_name(owner.name, owner.uid, stored.spec_hash), "items": spec_items}},
+        {"secret": {"name": naming.secret_name(owner.name, owner.uid), "items": secret_items}},
     ]
     code = stored.spec.pipeline.config_map
     if code is not None:

@@ -58,7 +58,7 @@ def _container(spec: StreamingJobSpec) -> dict[str, Any]:
 def _secret_volume(owner: Owner) -> dict[str, Any]:
     """The Spark secret only: an executor has no business with the control API."""
     secret = {
-        "secretName": naming.secret_name(owner.name),
+        "secretName": naming.secret_name(owner.name, owner.uid),
         "defaultMode": 0o440,
         "items": [{"key": SPARK_SECRET_FILE, "path": SPARK_SECRET_FILE}],
     }

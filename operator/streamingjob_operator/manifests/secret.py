@@ -13,7 +13,7 @@ def build_secret(owner: Owner, control_token: str, spark_secret: str) -> dict[st
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": owner.metadata(naming.secret_name(owner.name)),
+        "metadata": owner.metadata(naming.secret_name(owner.name, owner.uid)),
         "type": "Opaque",
         "immutable": True,
         "data": {CONTROL_TOKEN_FILE: _encode(control_token), SPARK_SECRET_FILE: _encode(spark_secret)},

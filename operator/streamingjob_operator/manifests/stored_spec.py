@@ -38,7 +38,7 @@ def resolve_spec(spec: StreamingJobSpec, spec_hash: str, default_image: str) -> 
 
 
 def build_stored_spec(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
-    metadata = owner.metadata(naming.stored_spec_name(owner.name, stored.spec_hash))
+    metadata = owner.metadata(naming.stored_spec_name(owner.name, owner.uid, stored.spec_hash))
     metadata["labels"][naming.SPEC_HASH_LABEL] = stored.spec_hash
     metadata["annotations"] = {naming.RENDER_VERSION_ANNOTATION: str(stored.render_version)}
     return {

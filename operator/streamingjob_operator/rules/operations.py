@@ -154,8 +154,10 @@ def become_suspended(draft: Draft, resume: RestorePoint | None) -> None:
     draft.status.resume = resume
     draft.status.operation = None
     draft.status.failure_reason = None
+    draft.status.error = None
     draft.status.phase = JobPhase.SUSPENDED
-    source = resume.path if resume is not None and resume.path else "the latest completed checkpoint"
+    from_there = resume is not None and resume.path is not None and not draft.has_completed_since(resume)
+    source = resume.path if from_there and resume is not None else "the latest completed checkpoint"
     draft.announce(Reason.SUSPENDED, f"Suspended; it will go on from {source}")
 
 

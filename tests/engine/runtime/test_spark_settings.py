@@ -73,6 +73,10 @@ def test_an_empty_block_of_resources_is_as_good_as_none(resources: Any) -> None:
     assert not any(name.endswith(("request.cores", "limit.cores")) for name in settings)
 
 
+def test_an_executor_is_judged_by_its_own_container_and_not_by_a_sidecar() -> None:
+    assert _settings()["spark.kubernetes.executor.checkAllContainers"] == "false"
+
+
 def test_what_the_engine_sets_a_user_cannot_set() -> None:
     mine = {key for key in _settings() if not key.startswith("spark.ui.")}
     users = {key for key in mine if why_refused(key) is None}

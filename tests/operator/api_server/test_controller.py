@@ -56,9 +56,10 @@ async def test_a_job_comes_up_with_all_that_belongs_to_it(kube, namespace, clust
     assert job["status"]["phase"] == "Running" and job["status"]["regionsReady"] == "3/3"
     assert job["status"]["driver"]["image"] == "engine:1"
     assert await kube.get(SERVICES, namespace, "orders-driver") is not None
-    secret = await kube.get(SECRETS, namespace, "orders-secrets")
+    secret_name = naming.secret_name("orders", job["metadata"]["uid"])
+    secret = await kube.get(SECRETS, namespace, secret_name)
     assert set(secret["data"]) == {"control-token", "spark-secret"}
-    for kind, name in ((SERVICES, "orders-driver"), (SECRETS, "orders-secrets"), (PODS, "orders-driver-1")):
+    for kind, name in ((SERVICES, "orders-driver"), (SECRETS, secret_name), (PODS, "orders-driver-1")):
         body = await kube.get(kind, namespace, name)
         assert body["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     assert "finalizers" not in job["metadata"] and not any("kopf" in a for a in job["metadata"].get("annotations", {}))
@@ -144,13 +145,13 @@ async def test_a_job_that_is_made_again_waits_for_what_the_former_one_left(kube,
         assert own and not await kube.list(kind, namespace, labels=left_by_former), kind.plural
 
 
-async def test_a_secret_of_somebody_elses_is_left_alone(kube, namespace, cluster, operator, jobs):
-    theirs = {"metadata": {"name": "orders-secrets", "namespace": namespace}, "stringData": {"password": "x"}}
-    before = await kube.create(SECRETS, theirs)
+async def test_a_service_of_somebody_elses_is_left_alone(kube, namespace, cluster, operator, jobs):
+    theirs = {"metadata": {"name": "orders-driver", "namespace": namespace}, "spec": {"ports": [{"port": 80}]}}
+    before = await kube.create(SERVICES, theirs)
     await jobs.apply()
     await jobs.until(is_not_ready_because("does not belong to this StreamingJob; delete it, or give the job another"))
-    assert await kube.get(SECRETS, namespace, "orders-secrets") == before
-    await kube.delete(SECRETS, namespace, "orders-secrets")
+    assert await kube.get(SERVICES, namespace, "orders-driver") == before
+    await kube.delete(SERVICES, namespace, "orders-driver")
     await jobs.until(is_ready)
 
 

@@ -322,3 +322,19 @@ def test_a_region_that_recovers_does_not_make_an_upgrade_skip_its_savepoint(runn
     running.plan_succeeds()
     running.look()
     assert running.actions(StopJob) and not running.actions(LaunchDriver) and not running.actions(DropStoredSpecs)
+
+
+def test_a_suspension_without_a_savepoint_says_that_it_goes_on_from_the_latest_checkpoint(running):
+    """And not from the savepoint that its driver, which has gone on since, once began from."""
+    running.upgrade_to_its_start()
+    running.finish_start()
+    assert running.status["driver"]["restore"]["path"]
+    running.crash_driver()
+    running.edit(state="Suspended")
+    said = []
+    for _ in range(4):
+        running.look()
+        said += [each.message for each in running.last.announcements]
+    assert running.status["phase"] == "Suspended"
+    assert "Suspended; it will go on from the latest completed checkpoint" in said
+    assert "error" not in running.status

@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from streamingjob_operator import naming
 from streamingjob_operator.kube import (
     CONFIG_MAPS,
     PODS,
@@ -55,7 +56,13 @@ async def test_what_a_former_job_left_is_waited_for_and_then_made_anew(api, shel
 async def test_the_token_of_a_former_job_is_not_used(api, shell):
     shell.apply()
     await shell.look()
-    api.put(SECRETS, {"metadata": _named("orders-secrets", "former"), "data": {"control-token": _encode("old")}})
+    api.put(
+        SECRETS,
+        {
+            "metadata": _named(naming.secret_name("orders", shell.uid), "former"),
+            "data": {"control-token": _encode("old")},
+        },
+    )
     pod = api.objects[PODS, "shop", "orders-driver-1"]
     shell.controller.pod_seen({**pod, "status": {"phase": "Running", "podIP": "127.0.0.1"}}, deleted=False)
     await shell.look(1)
@@ -73,8 +80,8 @@ def _encode(text):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(SECRETS, "orders-secrets"), (SERVICES, "orders-driver"), (SERVICE_ACCOUNTS, "orders-driver")],
-    ids=["secret", "service", "service account"],
+    [(SERVICES, "orders-driver"), (SERVICE_ACCOUNTS, "orders-driver")],
+    ids=["service", "service account"],
 )
 async def test_what_is_somebody_elses_is_left_alone_and_said(api, shell, kind, name):
     theirs = api.put(kind, {"metadata": {"name": name, "namespace": "shop"}, "theirs": True})
