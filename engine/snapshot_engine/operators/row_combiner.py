@@ -17,7 +17,7 @@ from snapshot_engine.kernels.ordering import LANES
 from snapshot_engine.kernels.pane_numbers import number_panes
 from snapshot_engine.operators.aggregate_columns import SumTooLarge
 from snapshot_engine.operators.combining import Combining
-from snapshot_engine.operators.combining_pace import CombiningPace, is_worth_it
+from snapshot_engine.operators.combining_pace import CombiningPace, has_room_for, is_worth_it
 from snapshot_engine.operators.event_times import Times, event_times
 from snapshot_engine.operators.group_table import GroupLayout
 from snapshot_engine.operators.panes import PaneGrid
@@ -150,11 +150,11 @@ class RowCombiner:
         """A number for each key; None if there are too many of them."""
         known = self._index.size
         rows = self._index.add(keys)
-        if self._index.size * parts <= len(keys):
+        if has_room_for(self._index.size * parts, len(keys)):
             return rows
         # Most of the keys may be those of batches long ago.
         self._index = key_index(self._layout.codec)
         if known == 0:
             return None
         rows = self._index.add(keys)
-        return rows if self._index.size * parts <= len(keys) else None
+        return rows if has_room_for(self._index.size * parts, len(keys)) else None
