@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from snapshot_engine.operators.functions import AggregateFunction, ProcessWindow
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import HIDDEN_TIME, RECORDS, EventTime, StreamType
 from snapshot_engine.operators.windows import WINDOW_END, WINDOW_START, SessionWindow, WindowShape
+
+if TYPE_CHECKING:
+    from snapshot_engine.operators.combining import Combining
 
 ON_WATERMARKS = "its output comes with watermarks"
 
@@ -75,7 +78,17 @@ def aggregate_columns(aggregates: Mapping[str, Aggregate], spec: WindowSpec) -> 
         nondeterminism=ON_WATERMARKS,
         side_outputs=spec.late_outputs(),
         needs=None if spec.late_tag else needs,
+        combining=_combining(aggregates, spec, pruned),
     )
+
+
+def _combining(aggregates: Mapping[str, Aggregate], spec: WindowSpec, input: StreamType) -> Combining | None:
+    """Sessions depend on the time of every row, and late rows go out as they came in."""
+    if isinstance(spec.shape, SessionWindow) or spec.late_tag is not None:
+        return None
+    from snapshot_engine.operators.combining import combining_for
+
+    return combining_for(spec.keys, spec.shape, aggregates, input)
 
 
 def _windowed_aggregate(

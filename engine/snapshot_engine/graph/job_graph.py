@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import EventTime, StreamType
 from snapshot_engine.protocol.exchanges import Exchange as Exchange
+
+if TYPE_CHECKING:
+    from snapshot_engine.operators.combining import Combining
 
 DEFAULT_KEY_GROUPS = 128
 DEFAULT_LOOP_BUDGET = 64 << 20
@@ -104,6 +107,8 @@ class JobEdge:
     key_columns: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     """Only these columns are sent, where the consumer is known to need no others."""
+    combining: Combining | None = None
+    """Rows of one key are combined before they are sent, where that makes them much fewer."""
     feedback: bool = False
     """Closes a loop: not counted when the graph is checked for cycles."""
     budget_bytes: int | None = None
@@ -121,6 +126,15 @@ class JobEdge:
     def type(self) -> StreamType:
         """Of the producer's output, before `columns` are picked from it."""
         return StreamType(self.schema, self.event_time)
+
+    @property
+    def sent_schema(self) -> pa.Schema:
+        """What crosses the edge: the producer's columns, those that the consumer needs, or what is made of them."""
+        if self.combining is not None:
+            return self.combining.sent_schema()
+        if self.columns is None:
+            return self.schema
+        return pa.schema([self.schema.field(name) for name in self.columns])
 
 
 @dataclass(frozen=True)

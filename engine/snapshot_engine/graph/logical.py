@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshot_engine.graph.call_site import user_location
 from snapshot_engine.graph.job_graph import Exchange, LoopTraits, Partitioning, SourceLocation
 from snapshot_engine.graph.problems import Problem
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.stream_type import StreamType
+
+if TYPE_CHECKING:
+    from snapshot_engine.operators.combining import Combining
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Step:
     """Whether its state belongs to its input, so that a uid derived from the input's is good enough."""
     needs: tuple[str, ...] | None = None
     """The input columns it looks at, where it is known to need no others."""
+    combining: Combining | None = None
+    """How rows may be combined before they are sent to it by key, where they may."""
     max_drift_ms: int | None = None
     """How far the splits of its source may be ahead of the slowest in event time."""
 

@@ -61,6 +61,8 @@ def _edge_line(edge: EdgeView) -> str:
         line += ", feedback"
     if edge.columns is not None:
         line += f", sends {', '.join(edge.columns)}"
+    if edge.combined:
+        line += ", combined before the shuffle"
     if edge.cuts:
         line += f"; cuts regions{f', adds {edge.latency}' if edge.latency else ''}"
     return line

@@ -49,6 +49,8 @@ class EdgeView:
     port: int
     tag: str | None
     columns: tuple[str, ...] | None
+    combined: bool
+    """Whether rows of one key are combined before they are sent."""
     feedback: bool
 
 
@@ -133,6 +135,7 @@ def _edge_view(edge: JobEdge, interval: float | None) -> EdgeView:
         edge.port,
         edge.tag,
         edge.columns,
+        edge.combining is not None,
         edge.feedback,
     )
 

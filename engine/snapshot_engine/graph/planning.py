@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,7 +13,15 @@ from snapshot_engine.graph.blocking_checks import check_blocking_results
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
 from snapshot_engine.graph.drift_groups import check_drifts
 from snapshot_engine.graph.execution import ExecutionGraph
-from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange, JobEdge, JobGraph, JobVertex, OperatorNode
+from snapshot_engine.graph.job_graph import (
+    DEFAULT_KEY_GROUPS,
+    Exchange,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    OperatorNode,
+    Partitioning,
+)
 from snapshot_engine.graph.logical import LogicalGraph, LogicalNode
 from snapshot_engine.graph.problems import PlanError, Problem
 from snapshot_engine.graph.shipping_checks import check_shipping
@@ -21,6 +29,9 @@ from snapshot_engine.graph.uids import assign_uids
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.protocol.elements import Mode
 from snapshot_engine.protocol.failover import Strategy
+
+if TYPE_CHECKING:
+    from snapshot_engine.operators.combining import Combining
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ def _job_graph(
         for edge in edges
         if vertex_of[edge.logical.producer] != vertex_of[edge.logical.consumer] or edge.logical.feedback
     ]
-    job_edges = tuple(_job_edge(number, edge, vertex_of) for number, edge in enumerate(between))
+    job_edges = tuple(_job_edge(number, edge, vertex_of, parallelism) for number, edge in enumerate(between))
     return JobGraph(options.job, vertices, job_edges, options.key_groups, dict(options.extra))
 
 
@@ -143,7 +154,12 @@ def _unknown_operator() -> Operator:
     raise AssertionError("a job graph with problems is never run")
 
 
-def _job_edge(number: int, edge: ResolvedEdge, vertex_of: Mapping[LogicalNode, str]) -> JobEdge:
+def _job_edge(
+    number: int,
+    edge: ResolvedEdge,
+    vertex_of: Mapping[LogicalNode, str],
+    parallelism: Mapping[LogicalNode, int],
+) -> JobEdge:
     logical = edge.logical
     sent = logical.type
     return JobEdge(
@@ -157,10 +173,21 @@ def _job_edge(number: int, edge: ResolvedEdge, vertex_of: Mapping[LogicalNode, s
         tag=logical.tag,
         key_columns=logical.traits.key_columns,
         columns=logical.columns,
+        combining=_combining(edge, parallelism[logical.consumer]),
         feedback=logical.feedback,
         budget_bytes=logical.traits.budget_bytes,
         event_time=sent.event_time if sent else None,
     )
+
+
+def _combining(edge: ResolvedEdge, consumers: int) -> Combining | None:
+    """Only where rows are on their way and nowhere else: what exchanges keep is numbered row by row, and read by
+    later versions. One consumer alone needs no shuffle that could be spared."""
+    step = edge.logical.consumer.step
+    shuffled = edge.partitioning is Partitioning.HASH and edge.exchange is Exchange.PIPELINED and consumers > 1
+    if step is None or step.combining is None or not shuffled or edge.logical.feedback:
+        return None
+    return step.combining if step.combining.keys == edge.logical.traits.key_columns else None
 
 
 def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem], warnings: list[Problem]) -> JobGraph:

@@ -32,6 +32,13 @@ def count_rows(rows: Rows, matrix: Matrix, column: int) -> None:
         matrix[rows[i], column] += 1
 
 
+@kernel((_ROWS, read(types.int32), write(types.int64, 2), types.int64))
+def count_weights(rows: Rows, weights: Rows, matrix: Matrix, column: int) -> None:
+    """As `count_rows`, where each stands for as many rows as its weight says."""
+    for i in range(len(rows)):
+        matrix[rows[i], column] += weights[i]
+
+
 @kernel((_ROWS, write(types.int64, 2), types.int64, types.int64))
 def mark_rows(rows: Rows, matrix: Matrix, column: int, mark: int) -> None:
     for i in range(len(rows)):
@@ -43,6 +50,14 @@ def count_invalid(rows: Rows, valid: Validity, matrix: Matrix, column: int) -> N
     for i in range(len(valid)):
         if not valid[i]:
             matrix[rows[i], column] += 1
+
+
+@kernel((_ROWS, _VALID, read(types.int32), write(types.int64, 2), types.int64))
+def count_invalid_weights(rows: Rows, valid: Validity, weights: Rows, matrix: Matrix, column: int) -> None:
+    """As `count_invalid`, by weights."""
+    for i in range(len(valid)):
+        if not valid[i]:
+            matrix[rows[i], column] += weights[i]
 
 
 @kernel((read(types.int64),))

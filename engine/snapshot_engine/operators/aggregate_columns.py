@@ -23,7 +23,9 @@ from snapshot_engine.kernels.accumulate import (
     add_values,
     count_carries,
     count_invalid,
+    count_invalid_weights,
     count_rows,
+    count_weights,
     lower_floats,
     lower_integers,
     raise_floats,
@@ -55,6 +57,7 @@ from snapshot_engine.kernels.merging import (
     merge_rows,
 )
 from snapshot_engine.operators.aggregates import Aggregate, Avg, Count, CountDistinct, Max, Min, Sum
+from snapshot_engine.operators.weights import weights_of
 from snapshot_engine.state.key_codec import plain_type
 from snapshot_engine.state.stored_columns import array_of_words
 
@@ -71,6 +74,8 @@ class Kind(Enum):
     MAX = "max"
     DISTINCT = "distinct"
 
+
+_PARTIAL_KINDS = (Kind.SUM, Kind.MIN, Kind.MAX)
 
 _INITIAL: dict[tuple[Kind, bool], int] = {
     (Kind.MIN, False): 2**63 - 1,
@@ -116,6 +121,11 @@ class Accumulator:
         return self.kind.value if self.column is None else f"{self.kind.value}({self.column})"
 
     @property
+    def partial_name(self) -> str:
+        """The column that has its value over several rows, where rows were combined before they were sent."""
+        return f"__{self.name}__"
+
+    @property
     def initial(self) -> int:
         return _INITIAL.get((self.kind, self.is_float), 0)
 
@@ -147,6 +157,9 @@ class AggregateColumns:
         self.distinct_columns = tuple(
             dict.fromkeys(a.column for a in aggregates.values() if isinstance(a, CountDistinct))
         )
+        self.partials = tuple(a for a in self.accumulators if a.kind in _PARTIAL_KINDS)
+        """Those whose values are sent where rows are combined before: the others are worked out from the weights."""
+        self._partial_names = self._name_partials()
         self._position = {accumulator.name: n for n, accumulator in enumerate(self.accumulators)}
 
         self.initial: Words = np.array([accumulator.initial for accumulator in self.accumulators], np.int64)
@@ -166,20 +179,28 @@ class AggregateColumns:
         return self._position[Accumulator(kind, column).name]
 
     def accumulate(self, batch: pa.RecordBatch, rows: Rows, matrix: Matrix) -> None:
-        """Add each row of the batch to the row of the matrix that `rows` has for it. Distinct values are not counted
-        here."""
-        count_rows(rows, matrix, 0)
+        """Add each row of the batch to the row of the matrix that `rows` has for it; rows may have been combined
+        before. Distinct values are not counted here."""
+        weights = weights_of(batch)
+        if weights is None:
+            count_rows(rows, matrix, 0)
+        else:
+            count_weights(rows, weights, matrix, 0)
         floats = matrix.view(np.float64)
         read: dict[str, tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]] = {}
         for number, accumulator in enumerate(self.accumulators):
             column = accumulator.column
             if column is None or accumulator.kind in (Kind.DISTINCT, Kind.CARRY):
                 continue
-            if column not in read:
-                read[column] = numbers_of(batch.column(column))
-            values, valid = read[column]
+            name = column if weights is None else self._partial_names[accumulator.name]
+            if name not in read:
+                read[name] = numbers_of(batch.column(name))
+            values, valid = read[name]
             if accumulator.kind is Kind.NULLS:
-                count_invalid(rows, valid, matrix, number)
+                if weights is None:
+                    count_invalid(rows, valid, matrix, number)
+                else:
+                    count_invalid_weights(rows, valid, weights, matrix, number)
             elif accumulator.kind is Kind.SUM and not accumulator.is_float:
                 self._add_integers(accumulator, rows, values, valid, matrix, number)
             else:
@@ -200,6 +221,10 @@ class AggregateColumns:
             if not accumulator.carries:
                 raise self._too_large(column)
             count_carries(rows, values, valid, matrix, number, not unsigned)
+
+    def start_anew(self) -> None:
+        """What was added so far is in none of the matrices that will be added to from now on."""
+        self._reach.clear()
 
     def merge(self, source: Matrix, source_rows: Rows, matrix: Matrix, rows: Rows) -> None:
         """Add rows of `source` to rows of `matrix`, pair by pair; distinct values as above."""
@@ -241,6 +266,40 @@ class AggregateColumns:
             dropped = column != name and name not in known and f"acc.sum({column})" in known
             if dropped and batch.column(name).to_numpy().any():
                 raise self._too_large(column)
+
+    def partial_fields(self) -> list[pa.Field]:
+        """What rows combined before have instead of the aggregates' columns."""
+        return [pa.field(partial.partial_name, self._partial_type(partial)) for partial in self.partials]
+
+    def partials_of_rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The same of rows that were not combined: each is its own sum, least and greatest."""
+        return [batch.column(partial.column).cast(self._partial_type(partial)) for partial in self.partials]
+
+    def partials_of_groups(self, matrix: Matrix) -> list[pa.Array] | None:
+        """The same of groups, one in each row of the matrix: null where all values are. None if a sum does not fit."""
+        if any(a.kind is Kind.CARRY and matrix[:, n].any() for n, a in enumerate(self.accumulators)):
+            return None
+        arrays = []
+        for partial in self.partials:
+            column = partial.column or ""
+            words, type_ = self._column(matrix, partial.kind, column), self._partial_type(partial)
+            valid = matrix[:, 0] > matrix[:, self.position(Kind.NULLS, column)]
+            if partial.kind is not Kind.SUM:
+                words = _flip_unsigned(words, type_)
+            arrays.append(array_of_words(words, valid, type_))
+        return arrays
+
+    def _partial_type(self, partial: Accumulator) -> pa.DataType:
+        column = partial.column or ""
+        return _result_type(Sum(column), self._types) if partial.kind is Kind.SUM else self._types[column]
+
+    def _name_partials(self) -> dict[str, str]:
+        """By accumulator: the column of combined rows that is looked at for it. A group's values are null together,
+        so any of them tells how many nulls there were."""
+        names = {partial.name: partial.partial_name for partial in self.partials}
+        for partial in self.partials:
+            names[Accumulator(Kind.NULLS, partial.column).name] = partial.partial_name
+        return names
 
     def results(self, matrix: Matrix) -> list[pa.Array]:
         """One array per aggregate, for the rows of the matrix."""

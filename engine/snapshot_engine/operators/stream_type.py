@@ -12,6 +12,10 @@ HIDDEN_TIME = "__time__"
 HIDDEN_KEY = "__key__"
 """The column that carries a key computed by a function, as packed bytes."""
 
+HIDDEN_WEIGHT = "__weight__"
+"""The column that says how many rows were combined into one before a shuffle: int32. A batch without it has rows as
+they were put out, each of which counts once."""
+
 RECORDS = pa.schema([pa.field("value", pa.binary())], metadata={"records": "msgpack"})
 """The schema of a stream of plain Python values, each packed by itself (never pickled: it crosses the network)."""
 

@@ -18,6 +18,7 @@ from snapshot_engine.operators.operator import Data, Operator, OperatorContext, 
 from snapshot_engine.operators.panes import PaneGrid
 from snapshot_engine.operators.records import to_arrow
 from snapshot_engine.operators.stream_type import HIDDEN_KEY, EventTime, StreamType
+from snapshot_engine.operators.weights import rows_counted
 from snapshot_engine.operators.window_output import emit_window, window_fields
 from snapshot_engine.operators.windows import WINDOW_END, SlidingWindow, TumblingWindow
 from snapshot_engine.protocol.elements import MIN_WATERMARK
@@ -38,7 +39,10 @@ def output_type(keys: Sequence[str], aggregates: Mapping[str, Aggregate], input:
 
 class WindowAggregateOperator(Operator):
     """Puts a window out when the watermark passes its end, and again, for the keys concerned, when late rows that are
-    still allowed change it. Rows that come later than that go to `late_tag`, or are dropped and counted."""
+    still allowed change it. Rows that come later than that go to `late_tag`, or are dropped and counted.
+
+    Rows may have been combined before (`row_combiner.py`): each batch says so itself.
+    """
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class WindowAggregateOperator(Operator):
     def _drop_late(self, pane: int, part: pa.RecordBatch) -> None:
         if not self._grid.windows_of(pane):
             return  # not late: between two windows
-        self.late_rows += part.num_rows
+        self.late_rows += rows_counted(part)
         if self._late_tag is not None:
             self.output.emit_side(self._late_tag, part.select(self._late_columns))
 

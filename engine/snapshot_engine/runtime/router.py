@@ -16,6 +16,7 @@ from snapshot_engine.graph.job_graph import JobEdge, Partitioning
 from snapshot_engine.kernels.partition import HashPartitioner
 from snapshot_engine.operators.operator import Data
 from snapshot_engine.operators.records import Records, to_arrow
+from snapshot_engine.operators.row_combiner import RowCombiner
 from snapshot_engine.protocol.elements import ChannelId, Control, Idle, RoundEnd, Watermark
 
 ENOUGH_ROWS = 8192
@@ -42,11 +43,12 @@ class EdgeOutput:
         self._pending_rows = [0] * len(outbounds)
         self._next = 0
         self.rows_sent = 0
-        """Over all channels: a row that goes to several counts once for each."""
+        """Over all channels: a row that goes to several counts once for each, and several that were combined once."""
         self.inside = True
         """Whether the consumers belong to the same region."""
         self.carries_rounds = False
         self._partitioner = None
+        self._combiner = None if edge.combining is None else RowCombiner(edge.combining)
         if edge.partitioning is Partitioning.HASH and len(outbounds) > 1:
             self._partitioner = HashPartitioner(edge.key_columns, len(outbounds), key_groups)
 
@@ -54,7 +56,9 @@ class EdgeOutput:
         return all(outbound.has_room() for outbound in self._outbounds)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        if self.edge.columns is not None:
+        if self._combiner is not None:
+            batch = self._combiner.combine(batch)
+        elif self.edge.columns is not None:
             batch = batch.select(list(self.edge.columns))
         if self._partitioner is not None:
             for index, part in enumerate(self._partitioner.split(batch)):
@@ -85,6 +89,8 @@ class EdgeOutput:
             outbound.close()
 
     def _add(self, index: int, batch: pa.RecordBatch) -> None:
+        if self._combiner is not None:
+            batch = self._combiner.weighed(batch)
         self._pending[index].append(batch)
         self._pending_rows[index] += batch.num_rows
         self.rows_sent += batch.num_rows

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from snapshot_engine.channels.dialing import Greeting, Listener, SlotAddress, dial
@@ -34,7 +35,7 @@ from snapshot_engine.runtime.failure_report import (
 )
 from snapshot_engine.runtime.loops.head import HeadSubtask
 from snapshot_engine.runtime.loops.obeying import obey
-from snapshot_engine.runtime.slot_subtasks import SlotSubtasks, sent_schema
+from snapshot_engine.runtime.slot_subtasks import SlotSubtasks
 from snapshot_engine.runtime.slot_task import SlotTask, channel_key, parse_channel, subtask_key
 from snapshot_engine.runtime.snapshot_writer import SnapshotResult, SnapshotWriter
 from snapshot_engine.runtime.subtask import Subtask, Waiting
@@ -81,7 +82,13 @@ class Slot:
         """The pieces that this slot's snapshots have named, by checkpoint: what local copies are kept of."""
         reader = task.settings.storage.reader(self._blobs, self._copies)
         self._exchanges = SlotExchanges(
-            task, self._poller, reader, self._writer.store_early, self._control.send, self._wake, sent_schema
+            task,
+            self._poller,
+            reader,
+            self._writer.store_early,
+            self._control.send,
+            self._wake,
+            attrgetter("sent_schema"),
         )
         self._parts = SlotSubtasks(
             task,
@@ -155,7 +162,7 @@ class Slot:
 
     def _dial(self, channel: ChannelId, address: SlotAddress, producer_attempt: Any) -> None:
         greeting = Greeting(channel, producer_attempt, self._task.attempt)
-        schema = sent_schema(self._task.graph.edges[channel.edge])
+        schema = self._task.graph.edges[channel.edge].sent_schema
         queue = self._parts.remote_inputs[channel]
         said = greeting.signed(self._channel_key)
         self._inbounds.append(SocketInbound(queue, dial(address), schema, self._poller, self._on_channel_lost, said))

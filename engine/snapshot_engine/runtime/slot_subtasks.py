@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from snapshot_engine.channels.poller import Poller
 from snapshot_engine.channels.queues import InboundQueue, LocalOutbound
 from snapshot_engine.channels.sockets import SocketOutbound
 from snapshot_engine.graph.execution import ExecutionGraph
-from snapshot_engine.graph.job_graph import JobEdge, OperatorNode
+from snapshot_engine.graph.job_graph import OperatorNode
 from snapshot_engine.operators.operator import OperatorContext, Origin, StateReader
 from snapshot_engine.protocol.alignment import Alignment, DeclineCheckpoint
 from snapshot_engine.protocol.elements import ChannelId, SubtaskId
@@ -37,13 +35,6 @@ from snapshot_engine.state.handles import OperatorState
 
 PATIENCE = 0.4
 """Of the heartbeat timeout: a row that takes longer is never taken together with another one."""
-
-
-def sent_schema(edge: JobEdge) -> pa.Schema:
-    """What crosses the edge: the producer's columns, or those that the consumer needs."""
-    if edge.columns is None:
-        return edge.schema
-    return pa.schema([edge.schema.field(name) for name in edge.columns])
 
 
 class SlotSubtasks:

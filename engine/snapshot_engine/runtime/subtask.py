@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from snapshot_engine.channels.queues import InboundQueue
 from snapshot_engine.operators.operator import SourceStatus
+from snapshot_engine.operators.weights import rows_counted
 from snapshot_engine.protocol.alignment import Alignment, AlignmentAction, DeclineCheckpoint, TakeSnapshot
 from snapshot_engine.protocol.elements import (
     MAX_WATERMARK,
@@ -319,7 +320,7 @@ class Subtask:
 
     def _process(self, port: int, batch: pa.RecordBatch) -> None:
         self.has_worked = True
-        self.activity.rows_in += batch.num_rows
+        self.activity.rows_in += rows_counted(batch)
         self.activity.bytes_in += batch.nbytes
         rows, size = self.router.rows_out, self.router.bytes_out
         started = time.perf_counter()

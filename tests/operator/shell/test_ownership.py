@@ -15,7 +15,8 @@ from streamingjob_operator.kube import (
     SERVICES,
 )
 
-OF_A_JOB = (CONFIG_MAPS, SECRETS, SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, PODS)
+NAMED_ALIKE = (SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, PODS)
+OF_A_JOB = (CONFIG_MAPS, SECRETS, *NAMED_ALIKE)
 
 
 def owners(api, kind):
@@ -30,7 +31,21 @@ async def test_all_that_belongs_to_a_job_is_made_for_it(api, shell):
         assert owners(api, kind) == {shell.uid}, kind
 
 
-@pytest.mark.parametrize("left", OF_A_JOB, ids=lambda kind: kind.plural)
+async def test_what_pods_mount_is_made_anew_at_once_beside_what_a_former_job_left(api, shell):
+    """A node that still has a pod of the former job would give a new one what it remembers under the same name."""
+    shell.apply()
+    await shell.look()
+    mounted = {key: body for key, body in api.objects.items() if key[0] in (CONFIG_MAPS, SECRETS)}
+    api.objects.clear()
+    api.objects |= mounted
+    shell.apply()
+    await shell.look()
+    assert api.names(PODS) == ["orders-driver-1"]
+    text = str(api.objects[PODS, "shop", "orders-driver-1"])
+    assert not any(name in text for _, _, name in mounted)
+
+
+@pytest.mark.parametrize("left", NAMED_ALIKE, ids=lambda kind: kind.plural)
 async def test_what_a_former_job_left_is_waited_for_and_then_made_anew(api, shell, left):
     shell.apply()
     await shell.look()
