@@ -48,7 +48,7 @@ def test_rescaling_from_two_to_four_and_back_keeps_the_output_exact(job):
 
 @pytest.mark.parametrize("mode", ["Savepoint", "LastState"])
 def test_an_upgrade_with_state_keeps_the_output_exact(job, mode):
-    count = start(job, 45, upgradeMode=mode)
+    count = start(job, 75, upgradeMode=mode)
     job.patch(checkpoint={"interval": "2s"})
     until_upgraded(job, 2)
     taken = job.events("SavepointCompleted")
@@ -124,5 +124,6 @@ def test_a_job_that_crashes_in_a_loop_can_be_upgraded(job):
     assert "ZeroDivisionError" in status["error"]
     good = job.manifest(KEYED, count=RATE * 20, rate=RATE, parallelism=2)["spec"]["pipeline"]
     job.patch(pipeline=good)
+    job.until("the change to be taken up", lambda s: s["phase"] != "Failed")
     job.until_finished()
     check_windows(job.output, RATE * 20)
