@@ -79,6 +79,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             "spec.executor.standby: found -1; input should be greater than or equal to 0",
         ),
         ("executor: {memory: lots}", "spec.executor.memory: 'lots' is not a size in bytes"),
+        ("executor: {memory: '1'}", "spec.executor.memory: '1' is not a size in bytes: write a number with its unit"),
+        (
+            "executor: {memory: 895Mi}",
+            "spec.executor.memory: must be at least 896Mi: it is the memory of the whole pod, of which the JVM needs "
+            "512Mi and the slots 384Mi",
+        ),
         (
             "sparkConf: {spark.speculation: 'true'}",
             "spark.speculation is set by the engine: speculation does not go",
