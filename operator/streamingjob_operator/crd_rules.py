@@ -16,6 +16,8 @@ from snapshot_engine.wire.spec import (
     MIN_HEARTBEAT_TIMEOUT,
     NAME_PATTERN,
     OBJECT_STORES,
+    OUTSIDE_OF_VOLUME,
+    OUTSIDE_OF_VOLUME_PATTERN,
     TOO_LITTLE_EXECUTOR_MEMORY,
 )
 from streamingjob_operator.manifests.pod_security import SCRATCH_DIRECTORY, WORK_DIRECTORY
@@ -129,6 +131,9 @@ PATH_RULES: dict[str, list[Rule]] = {
             "&& (!has(self.subPath) || self.subPath == oldSelf.subPath)",
             _STORAGE_IS_FIXED,
         ),
+    ],
+    "spec.checkpoint.storage.pvc.subPath": [
+        Rule(f"!{_matches(OUTSIDE_OF_VOLUME_PATTERN)}", OUTSIDE_OF_VOLUME),
     ],
     "spec.recovery.heartbeatTimeout": [
         Rule(

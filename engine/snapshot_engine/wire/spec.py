@@ -38,6 +38,10 @@ OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 MIB = 2**20
 GIB = 2**30
 
+# As the API server judges a pod's mounts; here it can be told before the storage cannot be changed any more.
+OUTSIDE_OF_VOLUME_PATTERN = r"^/|(^|/)[.][.](/|$)"
+OUTSIDE_OF_VOLUME = "must be a directory inside the volume, such as jobs/orders: no leading '/', and no '..' in it"
+
 MIN_HEARTBEAT_TIMEOUT = 1.0
 # MiB. Spark refuses a heap that shows as less than 450 MiB, which one of 512 does not.
 MIN_EXECUTOR_HEAP = 512
@@ -160,6 +164,13 @@ class PvcRef(StrictModel):
     or one node)."""
     sub_path: Annotated[str, Field(max_length=1024)] | None = None
     """A directory inside the volume; the volume's root if not given."""
+
+    @field_validator("sub_path")
+    @classmethod
+    def _is_inside(cls, path: str | None) -> str | None:
+        if path is not None and re.search(OUTSIDE_OF_VOLUME_PATTERN, path):
+            raise ValueError(OUTSIDE_OF_VOLUME)
+        return path
 
 
 class StorageSpec(StrictModel):

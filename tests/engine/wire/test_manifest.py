@@ -66,6 +66,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             'spec.checkpoint.mode: found "exactly"; allowed: ExactlyOnce or AtLeastOnce',
         ),
         ("checkpoint: {storage: {}}", "spec.checkpoint.storage: give exactly one of uri and pvc"),
+        *(
+            (
+                f"checkpoint: {{storage: {{pvc: {{claimName: c, subPath: {path}}}}}}}",
+                "spec.checkpoint.storage.pvc.subPath: must be a directory inside the volume, such as jobs/orders",
+            )
+            for path in ("/abs", "../x", "a/../b", "a/..", "..")
+        ),
         (
             "recovery: {heartbeatTimeout: 100ms}",
             "spec.recovery.heartbeatTimeout: must be at least 1s: slots say that they are alive every 500ms",
