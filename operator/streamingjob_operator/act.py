@@ -150,7 +150,7 @@ class Actor:
             try:
                 await self._kube.create(PODS, probed, dry_run=True)
             except ApiError as error:
-                message = f"the API server refuses the {part} pod (spec.{part}.podTemplate): {error.message}"
+                message = f"the API server refuses the {part} pod ({_origin(part, error)}): {error.message}"
                 if error.blames_the_object:
                     return message
                 # What runs counts against the quota, too, and may go before the new pods come.
@@ -303,3 +303,11 @@ def _what_restarts(answer: PodLostResponse) -> str:
 
 def _owner(job: Job) -> Owner:
     return Owner(job.name, job.namespace, job.uid)
+
+
+def _origin(part: str, error: ApiError) -> str:
+    """The fields of the spec that can be behind what is said of a pod."""
+    if "unknown field" in error.message:
+        return f"spec.{part}.podTemplate"  # the operator itself misspells none
+    account = "spec.serviceAccountName, " if part == "driver" else ""
+    return f"rendered from spec.{part}, {account}spec.image and spec.checkpoint.storage"

@@ -6,15 +6,19 @@ rules.
 
 from typing import NamedTuple
 
-from snapshot_engine.wire.quantities import BYTES_PATTERN, DURATION_PATTERN
+from snapshot_engine.wire.quantities import BYTES_PATTERN, DURATION_PATTERN, UNITS_OF_BYTES
 from snapshot_engine.wire.spark_conf import OWNED_SPARK_CONF
 from snapshot_engine.wire.spec import (
     ENTRYPOINT_PATTERN,
     FUNCTION_PATTERN,
     MAX_NAME_LENGTH,
+    MIN_EXECUTOR_MEMORY,
     MIN_HEARTBEAT_TIMEOUT,
     NAME_PATTERN,
     OBJECT_STORES,
+    OUTSIDE_OF_VOLUME,
+    OUTSIDE_OF_VOLUME_PATTERN,
+    TOO_LITTLE_EXECUTOR_MEMORY,
 )
 from streamingjob_operator.manifests.pod_security import SCRATCH_DIRECTORY, WORK_DIRECTORY
 
@@ -55,7 +59,7 @@ FORMAT_RULES: dict[str, list[Rule]] = {
         Rule("self.matches('[1-9]') || !self.matches('^[0-9]')", "must be longer than 0"),
     ],
     "byte-size": [
-        Rule(_matches(BYTES_PATTERN), "must be a size with its unit (Ki, Mi, Gi, Ti), such as 512Mi or 2Gi"),
+        Rule(_matches(BYTES_PATTERN), f"must be a size with its unit ({UNITS_OF_BYTES}), such as 1Gi or 2Gi"),
         Rule("self.matches('[1-9]') || !self.matches('^[0-9]')", "must be more than 0"),
     ],
 }
@@ -128,6 +132,9 @@ PATH_RULES: dict[str, list[Rule]] = {
             _STORAGE_IS_FIXED,
         ),
     ],
+    "spec.checkpoint.storage.pvc.subPath": [
+        Rule(f"!{_matches(OUTSIDE_OF_VOLUME_PATTERN)}", OUTSIDE_OF_VOLUME),
+    ],
     "spec.recovery.heartbeatTimeout": [
         Rule(
             f"!{_matches(DURATION_PATTERN)} || duration(self) >= duration('{MIN_HEARTBEAT_TIMEOUT:g}s')",
@@ -138,6 +145,12 @@ PATH_RULES: dict[str, list[Rule]] = {
         Rule(
             "duration(self.?max.orValue('1m')) >= duration(self.?initial.orValue('1s'))",
             "max must not be shorter than initial",
+        ),
+    ],
+    "spec.executor.memory": [
+        Rule(
+            f"!isQuantity(self) || !quantity(self).isLessThan(quantity('{MIN_EXECUTOR_MEMORY}Mi'))",
+            TOO_LITTLE_EXECUTOR_MEMORY,
         ),
     ],
     "spec.sparkConf": [

@@ -43,6 +43,10 @@ LEASES = Kind("/apis/coordination.k8s.io/v1", "leases")
 STREAMING_JOBS = Kind(f"/apis/{GROUP}/{VERSION}", PLURAL)
 
 
+# Unless it is asked to refuse them, the API server drops fields that it does not know, and says nothing of a misspelt
+# one. What runs already is made again as it is: only a dry run is as strict.
+_DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict"}
+
 _WEBHOOK_IS_DOWN = "failed calling webhook"
 _SAID_BY_ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
 
@@ -113,7 +117,7 @@ class Kube:
 
     async def create(self, kind: Kind, body: Body, *, dry_run: bool = False) -> Body:
         path = kind.path(body["metadata"].get("namespace"))
-        query = {"dryRun": "All" if dry_run else None, "fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": FIELD_MANAGER, **(_DRY_RUN if dry_run else {})}
         return await self._call("POST", kind, path, query=query, body=body)
 
     async def apply(self, kind: Kind, body: Body) -> Body:

@@ -93,9 +93,10 @@ class Reason(_OpenEnum):
     """A newer operator has begun an operation that this one does not know how to go on with. The job is looked after
     as it is; run the newer operator again."""
     EXECUTORS_CANNOT_START = "ExecutorsCannotStart"
-    """Kubernetes cannot start executor pods, so regions wait for slots."""
+    """Kubernetes cannot start executor pods, or a quota or an admission rule keeps them from being made, so regions
+    wait for slots."""
     TOO_FEW_SLOTS = "TooFewSlots"
-    """Regions need more slots than the executors have."""
+    """Regions need more slots than the executors have, although all executor pods are there."""
     DRIVER_LOST = "DriverLost"
     """The driver pod failed, was deleted or evicted; a new one takes over."""
     DRIVER_SILENT = "DriverSilent"
@@ -300,6 +301,8 @@ class SavepointRecord(TolerantModel):
 class ExecutorCounts(TolerantModel):
     ready: int = 0
     desired: int = 0
+    short_since: AwareDatetime | None = None
+    """Since when fewer executor pods exist than are wanted."""
 
 
 class StreamingJobStatus(TolerantModel):

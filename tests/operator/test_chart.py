@@ -1,5 +1,6 @@
 """The test of an installed release, as helm renders it: the job is made where the operator watches."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,34 @@ def render(tool):
         return done.stderr if expect_error else [each for each in yaml.safe_load_all(done.stdout) if each]
 
     return render
+
+
+@pytest.fixture
+def notes(tool, api_server):
+    """`helm template` leaves them out, and a dry run of an installation asks the API server for its version."""
+
+    def notes(*settings):
+        options = [word for setting in settings for word in ("--set", setting)]
+        command = [str(tool("helm")), "install", "x", str(CHART), "--namespace", "ops", "--dry-run=client", *options]
+        environment = {**os.environ, "KUBECONFIG": str(api_server.kubeconfig)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.partition("NOTES:\n")[2]
+
+    return notes
+
+
+@pytest.mark.parametrize(("watched", "option"), [("null", ""), ("{a}", " -n a"), ("{b,a}", " -n b")])
+def test_the_first_steps_in_the_notes_are_taken_where_the_operator_watches(notes, watched, option):
+    told = notes(f"watchNamespaces={watched}")
+    assert told.startswith("The StreamingJob operator is installed")
+    steps = [line.strip() for line in told.splitlines() if line.strip().startswith("kubectl")]
+    assert steps[:4] == [
+        f"kubectl apply{option} -f examples/kubernetes/orders.yaml",
+        f"kubectl wait{option} --for=condition=Ready sj/orders --timeout=5m",
+        f"kubectl get{option} sj",
+        f"kubectl describe{option} sj orders",
+    ]
 
 
 def of_test(documents):

@@ -58,7 +58,7 @@ def _traits(options: LoopOptions) -> LoopTraits:
         return LoopTraits(options.rounds)
     budget = size_in_bytes(options.budget)
     if budget <= 0:
-        raise ValueError(f"budget {options.budget!r} is no room at all: give the loop's head some memory, such as 64MB")
+        raise ValueError(f"budget {options.budget!r} is no room at all: give the loop's head some memory, such as 64M")
     return LoopTraits(options.rounds, budget)
 
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_engine.wire import control
-from snapshot_engine.wire.spec import StreamingJob
-
-MIB = 2**20
+from snapshot_engine.wire.spec import MIB, MIN_EXECUTOR_HEAP, MIN_MEMORY_OF_SLOTS, StreamingJob
 
 OWNED_SETTINGS: Mapping[str, str] = {
     # Restarting is ours: a failed slot must end its Spark job at once, and must not end the application.
@@ -60,7 +58,7 @@ KUBERNETES_SETTINGS: Mapping[str, str] = {
     "spark.kubernetes.executor.podTemplateContainerName": control.EXECUTOR_CONTAINER_NAME,
 }
 
-SMALLEST_HEAP = 512
+SMALLEST_DRIVER_HEAP = 512
 LONGEST_POD_NAME_PREFIX = 47
 """Spark adds -exec- and a number of up to ten digits, and 63 characters are allowed."""
 
@@ -106,18 +104,15 @@ def kubernetes_settings(
 
 
 def split_executor_memory(whole: int) -> tuple[int, int]:
-    """MiB of the JVM's heap, which only schedules, and of everything else: the slots, which do the work.
-
-    Spark refuses a heap that shows as less than 450 MiB, which one of 512 does not.
-    """
+    """MiB of the JVM's heap, which only schedules, and of everything else: the slots, which do the work."""
     total = whole // MIB
-    heap = min(max(SMALLEST_HEAP, total // 8), 2048)
-    return heap, max(total - heap, 384)
+    heap = min(max(MIN_EXECUTOR_HEAP, total // 8), 2048)
+    return heap, max(total - heap, MIN_MEMORY_OF_SLOTS)
 
 
 def driver_heap(whole: int) -> int:
     """MiB of the JVM's heap; the JobMaster's own process has the rest."""
-    return min(max(SMALLEST_HEAP, whole // MIB * 3 // 8), 4096)
+    return min(max(SMALLEST_DRIVER_HEAP, whole // MIB * 3 // 8), 4096)
 
 
 def _cpu_settings(executor_template: Mapping[str, Any]) -> dict[str, str]:

@@ -7,18 +7,27 @@ in YAML and JSON, where it keeps its unit, so that nobody has to guess what ``in
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
 # A part of what Go and Kubernetes call a duration, so that the API server can check and compare it, too.
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
-BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)$"
+UNITS_OF_BYTES = "Ki, Mi, Gi, Ti, or k, M, G, T"
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BINARY_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, **_BINARY_UNITS}
+_BYTES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, **_BINARY_UNITS}
 
 # "ms" before "m", so that 500ms is not read as 500 minutes followed by a stray s.
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+
+
+ACCEPTED_BEFORE = {"accepted_before": True}
+"""Validation context of what an earlier release has accepted, which may have been less strict: it must go on."""
+
+
+def was_accepted_before(info: ValidationInfo) -> bool:
+    return bool(info.context and info.context.get("accepted_before"))
 
 
 def parse_duration(text: str) -> float:
@@ -46,17 +55,25 @@ def parse_bytes(text: str) -> int:
     matched = re.fullmatch(BYTES_PATTERN, text) if isinstance(text, str) else None
     if matched is None:
         raise ValueError(
-            f'{text!r} is not a size in bytes: write a number with a unit (Ki, Mi, Gi, Ti), such as "512Mi" or "2Gi"'
+            f'{text!r} is not a size in bytes: write a number with its unit ({UNITS_OF_BYTES}), such as "1Gi" or "2Gi"'
         )
-    unit = matched.group(2) or ""
-    return int(float(text.removesuffix(unit) if unit else text) * _BYTES[unit])
+    unit = matched.group(2)
+    return int(float(text.removesuffix(unit)) * _BYTES[unit])
+
+
+def _read_bytes(text: str, info: ValidationInfo) -> int:
+    """Earlier releases took, and wrote, bare numbers of bytes."""
+    bare = isinstance(text, str) and re.fullmatch("[0-9]+", text) is not None
+    return int(text) if bare and was_accepted_before(info) else parse_bytes(text)
 
 
 def format_bytes(size: int) -> str:
     for unit, factor in reversed(_BINARY_UNITS.items()):
         if size >= factor and size % factor == 0:
             return f"{size // factor}{unit}"
-    return str(size)
+    # Exact: a 1024th has ten digits behind the point.
+    whole, rest = divmod(size, 1024)
+    return f"{whole}.{rest * 10**10 // 1024:010}".rstrip("0").rstrip(".") + "Ki"
 
 
 def _require_positive(seconds: float) -> float:
@@ -83,7 +100,7 @@ PositiveDuration = Annotated[
 
 ByteSize = Annotated[
     int,
-    BeforeValidator(parse_bytes),
+    BeforeValidator(_read_bytes),
     PlainSerializer(format_bytes, return_type=str),
     WithJsonSchema({"type": "string", "format": "byte-size", "maxLength": 32}),
 ]

@@ -8,11 +8,11 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from snapshot_engine.wire.model import StrictModel, TolerantModel
 from snapshot_engine.wire.pod_template import find_misshapen
-from snapshot_engine.wire.quantities import ByteSize, Duration, PositiveDuration
+from snapshot_engine.wire.quantities import ByteSize, Duration, PositiveDuration, was_accepted_before
 from snapshot_engine.wire.spark_conf import why_refused
 
 GROUP = "streamingjob.dev"
@@ -35,9 +35,22 @@ CHECKPOINT_MOUNT = "/var/lib/streamingjob/checkpoints"
 # Schemes of the uris of storage that every machine can reach.
 OBJECT_STORES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
+MIB = 2**20
 GIB = 2**30
 
+# As the API server judges a pod's mounts; here it can be told before the storage cannot be changed any more.
+OUTSIDE_OF_VOLUME_PATTERN = r"^/|(^|/)[.][.](/|$)"
+OUTSIDE_OF_VOLUME = "must be a directory inside the volume, such as jobs/orders: no leading '/', and no '..' in it"
+
 MIN_HEARTBEAT_TIMEOUT = 1.0
+# MiB. Spark refuses a heap that shows as less than 450 MiB, which one of 512 does not.
+MIN_EXECUTOR_HEAP = 512
+MIN_MEMORY_OF_SLOTS = 384
+MIN_EXECUTOR_MEMORY = MIN_EXECUTOR_HEAP + MIN_MEMORY_OF_SLOTS
+TOO_LITTLE_EXECUTOR_MEMORY = (
+    f"must be at least {MIN_EXECUTOR_MEMORY}Mi: it is the memory of the whole pod, of which the JVM needs "
+    f"{MIN_EXECUTOR_HEAP}Mi and the slots {MIN_MEMORY_OF_SLOTS}Mi"
+)
 
 
 def _can_be_merged(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -151,6 +164,13 @@ class PvcRef(StrictModel):
     or one node)."""
     sub_path: Annotated[str, Field(max_length=1024)] | None = None
     """A directory inside the volume; the volume's root if not given."""
+
+    @field_validator("sub_path")
+    @classmethod
+    def _is_inside(cls, path: str | None) -> str | None:
+        if path is not None and re.search(OUTSIDE_OF_VOLUME_PATTERN, path):
+            raise ValueError(OUTSIDE_OF_VOLUME)
+        return path
 
 
 class StorageSpec(StrictModel):
@@ -276,6 +296,13 @@ class ExecutorSpec(StrictModel):
     pod_template: PodTemplate | None = None
     """A pod template (metadata, spec) merged into the executor pods; containers are matched by name
     (`executor`)."""
+
+    @field_validator("memory")
+    @classmethod
+    def _can_be_split(cls, memory: int, info: ValidationInfo) -> int:
+        if memory < MIN_EXECUTOR_MEMORY * MIB and not was_accepted_before(info):
+            raise ValueError(TOO_LITTLE_EXECUTOR_MEMORY)
+        return memory
 
 
 class MonitoringSpec(StrictModel):

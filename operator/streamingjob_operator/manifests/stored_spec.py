@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from snapshot_engine.wire.quantities import ACCEPTED_BEFORE
 from snapshot_engine.wire.spec import API_VERSION, KIND, StreamingJob, StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.executor_template import build_executor_template
@@ -54,10 +55,12 @@ def build_stored_spec(owner: Owner, stored: StoredSpec) -> dict[str, Any]:
 
 
 def read_stored_spec(config_map: dict[str, Any]) -> StoredSpec:
-    """Fields that this release does not know are ignored: the operator that stored them may have been a newer one."""
+    """Fields that this release does not know are ignored: the operator that stored them may have been a newer one.
+    An older one may have accepted what this one would refuse, and that runs."""
     metadata = config_map["metadata"]
     try:
-        job = StreamingJob.model_validate(yaml.safe_load(config_map["data"][MANIFEST_KEY]), extra="ignore")
+        manifest = yaml.safe_load(config_map["data"][MANIFEST_KEY])
+        job = StreamingJob.model_validate(manifest, extra="ignore", context=ACCEPTED_BEFORE)
         version = int(metadata.get("annotations", {}).get(naming.RENDER_VERSION_ANNOTATION, RENDER_VERSION))
         spec_hash = metadata["labels"][naming.SPEC_HASH_LABEL]
     except ValidationError as error:

@@ -3,8 +3,11 @@
 Lost is a level, not an event: so a loss while no operator ran is found as well.
 """
 
+from dataclasses import dataclass
+
 from snapshot_engine.wire.control import LossReason, NodeSuspectRequest, PodLostRequest
-from snapshot_engine.wire.status import ExecutorStatus, JobStatus, Phase
+from snapshot_engine.wire.spec import StreamingJobSpec
+from snapshot_engine.wire.status import ExecutorStatus, JobStatus, Phase, SlotStatus
 from streamingjob_operator import naming
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.draft import Draft, Note
@@ -12,6 +15,8 @@ from streamingjob_operator.observation import LossKey, PodView
 from streamingjob_operator.resource import DriverRecord, JobSize, Reason
 
 SAY_AGAIN_SECONDS = 5.0
+EXECUTORS_MADE_WITHIN_SECONDS = 20.0
+"""Spark makes many pods in batches, and one that is lost anew, seconds after the driver has found out."""
 _AT_ITS_END = (Phase.STOPPED, Phase.FINISHED, Phase.FAILED)
 
 
@@ -23,6 +28,17 @@ def count_executors(draft: Draft) -> None:
     size = _size(draft, driver)
     if size is not None:
         draft.status.executors.desired, draft.status.replicas = size.executors, size.parallelism
+    _date_shortage(draft)
+
+
+def _date_shortage(draft: Draft) -> None:
+    """Counted from when it was first seen: pods that are gone have left nothing that says when."""
+    shortage, counts = _shortage(draft), draft.status.executors
+    if shortage is None:
+        counts.short_since = None
+    elif counts.short_since is None:
+        counts.short_since = draft.now
+        draft.look_again(EXECUTORS_MADE_WITHIN_SECONDS)
 
 
 def _size(draft: Draft, driver: DriverRecord | None) -> JobSize | None:
@@ -134,10 +150,64 @@ def notes_on_slots(draft: Draft) -> list[Note]:
     if stuck:
         message = f"{len(stuck)} executor pods cannot start, {stuck[0].name}: {stuck[0].start_problem}"
         notes.append(Note(Reason.EXECUTORS_CANNOT_START, message))
-    if status is not None and status.slots.needed > status.slots.total > 0:
-        message = (
-            f"the job needs {status.slots.needed} slots and the executors have {status.slots.total}; "
-            "raise executor.instances or executor.cores, or lower parallelism"
-        )
-        notes.append(Note(Reason.TOO_FEW_SLOTS, message))
+    shortage = _shortage(draft)
+    if shortage is not None:
+        notes += _note_on_shortage(draft, shortage)
+    elif status is not None and status.slots.needed > status.slots.total > 0:
+        notes.append(Note(Reason.TOO_FEW_SLOTS, _too_few_slots(draft, status.slots)))
     return notes
+
+
+@dataclass(frozen=True)
+class _Shortage:
+    """Fewer executor pods exist than Spark was told to make. Those that cannot start do exist."""
+
+    there: list[PodView]
+    wanted: int
+
+
+def _shortage(draft: Draft) -> _Shortage | None:
+    status = _current_report(draft)
+    if status is None or status.phase in _AT_ITS_END or draft.observation.silent_since is not None:
+        return None  # Spark makes none yet, none any more, or nobody knows
+    there = [pod for pod in draft.observation.executors(status.generation) if pod.living and pod.deleting_since is None]
+    wanted = _wanted_executors(draft, status)
+    return _Shortage(there, wanted) if len(there) < wanted else None
+
+
+def _wanted_executors(draft: Draft, status: JobStatus) -> int:
+    """What the driver has told Spark, which may be more than can be said without the pipeline."""
+    size, spec = _size(draft, draft.status.driver), _running_spec(draft)
+    at_least = size.executors if size is not None else 0
+    if spec is None or spec.executor.instances is not None:
+        return at_least
+    return max(at_least, -(-status.slots.needed // spec.executor.cores) + spec.executor.standby)
+
+
+def _running_spec(draft: Draft) -> StreamingJobSpec | None:
+    """The live spec, if it is the one that runs."""
+    runs = draft.running_hash == naming.spec_hash(draft.observation.job.raw_spec)
+    return draft.spec if runs else None
+
+
+def _note_on_shortage(draft: Draft, shortage: _Shortage) -> list[Note]:
+    since = draft.status.executors.short_since
+    if since is None:
+        return []
+    # As long as one comes after the other, they are being made.
+    if not draft.has_passed(max([since, *(pod.created_at for pod in shortage.there)]), EXECUTORS_MADE_WITHIN_SECONDS):
+        return []
+    message = (
+        f"{len(shortage.there)} of {shortage.wanted} executor pods are there, and no more are being made: a "
+        "ResourceQuota or an admission rule of the namespace may refuse them (kubectl describe quota; kubectl get "
+        "events)"
+    )
+    return [Note(Reason.EXECUTORS_CANNOT_START, message)]
+
+
+def _too_few_slots(draft: Draft, slots: SlotStatus) -> str:
+    found = f"the job needs {slots.needed} slots and the executors have {slots.total}; "
+    spec = _running_spec(draft)
+    if spec is not None and spec.executor.instances is None:
+        return f"{found}all executor pods are there, but not all have come to the driver yet"
+    return f"{found}raise executor.instances or executor.cores, or lower parallelism"

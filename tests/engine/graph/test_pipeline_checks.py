@@ -111,7 +111,7 @@ def test_an_exchange_that_is_none(problems, rows, discard, arguments, words):
 
 def test_an_empty_budget_is_refused(problems, rows, discard):
     def pipeline(env):
-        env.from_source(rows(), uid="in").exchange("memory", budget="0").filter(same).sink_to(discard())
+        env.from_source(rows(), uid="in").exchange("memory", budget="0Mi").filter(same).sink_to(discard())
 
     (problem,) = problems(pipeline)
     assert "budget must be more than 0" in problem

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from snapshot_engine.runtime.executor_count import executors_for
-from snapshot_engine.runtime.spark_settings import MIB, DriverPod, kubernetes_settings, split_executor_memory
+from snapshot_engine.runtime.spark_settings import DriverPod, kubernetes_settings, split_executor_memory
 from snapshot_engine.wire.spark_conf import why_refused
-from snapshot_engine.wire.spec import StreamingJob
+from snapshot_engine.wire.spec import MIB, MIN_EXECUTOR_MEMORY, StreamingJob
 
 POD = DriverPod("orders-driver-3", "10.1.2.3", 3)
 
@@ -46,6 +46,11 @@ def test_executors_find_the_driver_by_its_own_address_and_belong_to_its_pod() ->
 def test_the_heap_and_the_rest_make_up_the_whole_pod() -> None:
     settings = _settings(executor={"memory": "2Gi"})
     assert (settings["spark.executor.memory"], settings["spark.executor.memoryOverhead"]) == ("512m", "1536m")
+
+
+def test_the_least_memory_is_just_enough_for_both_parts() -> None:
+    heap, rest = split_executor_memory(MIN_EXECUTOR_MEMORY * MIB)
+    assert heap + rest == MIN_EXECUTOR_MEMORY
 
 
 @pytest.mark.parametrize("gib", [1, 2, 8, 64])

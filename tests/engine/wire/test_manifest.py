@@ -66,6 +66,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             'spec.checkpoint.mode: found "exactly"; allowed: ExactlyOnce or AtLeastOnce',
         ),
         ("checkpoint: {storage: {}}", "spec.checkpoint.storage: give exactly one of uri and pvc"),
+        *(
+            (
+                f"checkpoint: {{storage: {{pvc: {{claimName: c, subPath: {path}}}}}}}",
+                "spec.checkpoint.storage.pvc.subPath: must be a directory inside the volume, such as jobs/orders",
+            )
+            for path in ("/abs", "../x", "a/../b", "a/..", "..")
+        ),
         (
             "recovery: {heartbeatTimeout: 100ms}",
             "spec.recovery.heartbeatTimeout: must be at least 1s: slots say that they are alive every 500ms",
@@ -79,6 +86,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             "spec.executor.standby: found -1; input should be greater than or equal to 0",
         ),
         ("executor: {memory: lots}", "spec.executor.memory: 'lots' is not a size in bytes"),
+        ("executor: {memory: '1'}", "spec.executor.memory: '1' is not a size in bytes: write a number with its unit"),
+        (
+            "executor: {memory: 895Mi}",
+            "spec.executor.memory: must be at least 896Mi: it is the memory of the whole pod, of which the JVM needs "
+            "512Mi and the slots 384Mi",
+        ),
         (
             "sparkConf: {spark.speculation: 'true'}",
             "spark.speculation is set by the engine: speculation does not go",

@@ -243,6 +243,19 @@ async def test_a_pod_template_that_the_api_server_refuses_leaves_the_job_running
     assert job["status"]["phase"] == "Running" and await drivers(kube, namespace) == ["orders-driver-1"]
 
 
+@pytest.mark.parametrize("part", ["driver", "executor"])
+async def test_a_misspelt_field_of_a_pod_template_is_refused_by_its_name(cluster, operator, jobs, part):
+    container = {"name": part, "evn": [{"name": "REGION", "value": "eu"}]}
+    template = {"spec": {"nodeSelectr": {"disk": "ssd"}, "containers": [container]}}
+    await jobs.apply(**{part: {"podTemplate": template}})
+    job = await jobs.until(
+        lambda job: any(c["type"] == "Stalled" and c["status"] == "True" for c in job["status"]["conditions"])
+    )
+    stalled = next(c for c in job["status"]["conditions"] if c["type"] == "Stalled")
+    assert stalled["reason"] == "InvalidSpec" and f"refuses the {part} pod" in stalled["message"]
+    assert '"spec.nodeSelectr"' in stalled["message"] and '"spec.containers[0].evn"' in stalled["message"]
+
+
 async def test_a_deleted_job_leaves_with_its_savepoint(kube, namespace, cluster, operator, jobs):
     await jobs.apply(savepointOnDeletion=True)
     await jobs.until(lambda job: is_ready(job) and job["metadata"].get("finalizers") == [naming.FINALIZER])

@@ -39,8 +39,18 @@ STORAGE = {"storage": {"uri": "s3://bucket/orders"}}
         ({"checkpoint": {"storage": {"uri": "my-bucket/orders"}}}, "give a place that all pods of the job can reach"),
         ({"checkpoint": {"storage": {"uri": "memory://x"}}}, "give a place that all pods of the job can reach"),
         ({"checkpoint": {"storage": {"uri": "file:///tmp/orders"}}}, "each pod has this folder for itself"),
+        *(
+            (
+                {"checkpoint": {"storage": {"pvc": {"claimName": "c", "subPath": path}}}},
+                f'spec.checkpoint.storage.pvc.subPath: Invalid value: "{path}": must be a directory inside the volume',
+            )
+            for path in ("/abs", "../x", "a/../b", "a/..", "..")
+        ),
         ({"executor": {"standby": -1}}, "spec.executor.standby in body should be greater than or equal to 0"),
         ({"executor": {"memory": "lots"}}, 'spec.executor.memory: Invalid value: "lots": must be a size with its unit'),
+        ({"executor": {"memory": "1"}}, 'spec.executor.memory: Invalid value: "1": must be a size with its unit'),
+        ({"driver": {"memory": "1"}}, 'spec.driver.memory: Invalid value: "1": must be a size with its unit'),
+        ({"executor": {"memory": "895Mi"}}, 'spec.executor.memory: Invalid value: "895Mi": must be at least 896Mi'),
         ({"executor": {"memory": "0Gi"}}, 'spec.executor.memory: Invalid value: "0Gi": must be more than 0'),
         ({"parallelism": 0}, "spec.parallelism in body should be greater than or equal to 1"),
         ({"pipeline": {}}, "give exactly one of entrypoint, source and configMap"),
@@ -69,6 +79,16 @@ async def test_a_mistake_is_refused_with_what_is_allowed(jobs, spec, message):
 async def test_a_name_that_does_not_fit_is_refused(jobs, name, message):
     with pytest.raises(ApiError, match=message):
         await jobs.apply(name=name)
+
+
+@pytest.mark.parametrize("memory", ["896Mi", "1Gi", "1.5Gi", "940M", "2G"])
+async def test_memory_in_any_unit_is_allowed(jobs, memory):
+    await jobs.apply(executor={"memory": memory})
+
+
+@pytest.mark.parametrize("path", ["orders", "jobs/orders", "..orders", "a/b..c", "jobs/"])
+async def test_a_directory_inside_the_volume_is_allowed(jobs, path):
+    await jobs.apply(checkpoint={"storage": {"pvc": {"claimName": "c", "subPath": path}}})
 
 
 async def test_settings_of_the_user_are_allowed(jobs):

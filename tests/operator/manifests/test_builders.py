@@ -306,6 +306,15 @@ def test_fields_of_a_newer_release_are_ignored_in_what_is_stored():
     assert read_stored_spec(config_map) == stored()
 
 
+@pytest.mark.parametrize(("memory", "size"), [("512Mi", 2**29), ("1000000000", 10**9)])
+def test_memory_that_an_older_release_accepted_goes_on(memory, size):
+    config_map = build_stored_spec(OWNER, stored())
+    manifest = yaml.safe_load(config_map["data"]["job.yaml"])
+    manifest["spec"]["executor"] = {"memory": memory}
+    config_map["data"]["job.yaml"] = yaml.safe_dump(manifest)
+    assert read_stored_spec(config_map).spec.executor.memory == size
+
+
 @pytest.mark.parametrize(
     "data", [{}, {"job.yaml": "{"}, {"job.yaml": "spec: {parallelism: many}"}, {"job.yaml": "word"}], ids=str
 )

@@ -5,6 +5,7 @@ import pytest
 from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, RestartEntry, SlotStatus
 from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
 from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
+from streamingjob_operator.resource import JobSize
 
 
 def losses(world):
@@ -156,6 +157,85 @@ def test_executors_that_cannot_start_and_missing_slots_are_conditions(running):
     assert running.condition("Degraded") == ("True", "ExecutorsCannotStart")
     assert "0/1 nodes are available" in running.message("Degraded")
     assert "needs 3 slots and the executors have 2" in running.message("Degraded")
+
+
+def starting_with(world, there, **spec):
+    """A driver that has asked for its executors, and so many pods of theirs."""
+    world.edit(**spec)
+    world.settle(3)
+    world.add_executors()
+    for number in range(there, 3):
+        del world.pods[world.executor_pod(number)]
+    needed = spec.get("parallelism", 1)
+    world.say(phase=Phase.STARTING, executors=[], slots=SlotStatus(total=there, needed=needed))
+    world.look()
+
+
+@pytest.mark.parametrize("there", [0, 2])
+def test_executors_that_a_quota_refuses_are_said(world, there):
+    starting_with(world, there, parallelism=4)
+    assert world.condition("Degraded") == ("False", "Healthy"), "they may be on their way"
+    assert world.last.look_again_in <= 20
+    world.pass_time(21)
+    world.look()
+    assert world.condition("Degraded") == ("True", "ExecutorsCannotStart")
+    assert world.message("Degraded") == (
+        f"{there} of 4 executor pods are there, and no more are being made: a ResourceQuota or an admission rule of "
+        "the namespace may refuse them (kubectl describe quota; kubectl get events)"
+    )
+
+
+def test_executors_that_a_region_needs_beyond_the_parallelism_are_wanted_as_well(world):
+    starting_with(world, 2, parallelism=2, executor={"standby": 1})
+    world.say(phase=Phase.STARTING, executors=[], slots=SlotStatus(total=2, needed=3))
+    world.pass_time(21)
+    world.settle(2)
+    assert world.message("Degraded").startswith("2 of 4 executor pods are there")
+
+
+def test_executors_that_come_one_after_the_other_are_on_their_way(world):
+    starting_with(world, 2, parallelism=4)
+    world.pass_time(15)
+    world.change_pod(world.executor_pod(1), created_at=world.now)
+    world.pass_time(15)
+    world.look()
+    assert world.condition("Degraded") == ("False", "Healthy")
+    world.pass_time(6)
+    world.look()
+    assert world.condition("Degraded") == ("True", "ExecutorsCannotStart")
+
+
+def test_a_replacement_has_its_time_after_each_loss(running):
+    running.edit(executor={"instances": 3})
+    running.change_pod(running.driver.name, size=JobSize(parallelism=1, executors=3))
+    running.status["driver"]["size"] = {"parallelism": 1, "executors": 3}
+    for _ in range(2):
+        running.pass_time(100)
+        pod = running.pods.pop(running.executor_pod(1))
+        running.say(executors=[running.executor_entry(0), running.executor_entry(2)])
+        running.look()
+        assert "of 3 executor pods" not in running.message("Degraded")
+        running.pass_time(10)
+        running.pods[pod.name] = pod
+        running.say()
+        running.look()
+        assert "shortSince" not in running.status["executors"]
+
+
+def test_executors_of_a_driver_that_ends_are_not_missed(world):
+    starting_with(world, 0, parallelism=4)
+    world.pass_time(21)
+    world.say(phase=Phase.FINISHED)
+    world.look()
+    assert "executor pods" not in world.message("Degraded")
+
+
+def test_advice_on_slots_fits_what_is_set(world):
+    starting_with(world, 3, parallelism=3)
+    world.say(slots=SlotStatus(total=2, needed=3))
+    world.look()
+    assert "executor.instances" not in world.message("Degraded")
+    assert "needs 3 slots and the executors have 2" in world.message("Degraded")
 
 
 def test_the_status_stays_small_with_many_regions(running):

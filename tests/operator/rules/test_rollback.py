@@ -38,6 +38,7 @@ def test_a_new_spec_whose_driver_crashes_until_the_budget_is_spent_is_rolled_bac
 
 def test_a_rollback_says_that_the_executors_could_not_hold_the_job(running):
     running.upgrade_to_its_start(parallelism=8, executor={"instances": 1})
+    running.add_executors()
     slots = SlotStatus(total=1, needed=8)
     running.say(phase=Phase.STARTING, regions=[running.region(0, state="Scheduling")], slots=slots)
     running.look()

@@ -66,6 +66,33 @@ async def test_what_is_wrong_with_the_spec_itself_is_not_tried_again(api, shell)
     assert api.calls.count(("dry run", "pods", None)) == tried
 
 
+MISSPELT = ApiError(400, "BadRequest", 'Pod in version "v1" cannot be handled: unknown field "spec.nodeSelectr"')
+
+
+@pytest.mark.parametrize(
+    ("part", "error", "origin"),
+    [
+        (
+            "driver",
+            INVALID,
+            "rendered from spec.driver, spec.serviceAccountName, spec.image and spec.checkpoint.storage",
+        ),
+        ("executor", INVALID, "rendered from spec.executor, spec.image and spec.checkpoint.storage"),
+        ("driver", MISSPELT, "spec.driver.podTemplate"),
+        ("executor", MISSPELT, "spec.executor.podTemplate"),
+    ],
+)
+async def test_a_refused_pod_is_put_down_to_all_that_can_be_behind_it(api, shell, part, error, origin):
+    def refuse_part(verb, kind, body):
+        if verb == "dry run" and body["spec"]["containers"][0]["name"] == part:
+            raise error
+
+    api.refuse(refuse_part)
+    shell.apply()
+    await shell.look()
+    assert shell.condition("Stalled")["message"] == f"the API server refuses the {part} pod ({origin}): {error.message}"
+
+
 @pytest.fixture
 async def running(shell):
     shell.apply()
