@@ -10,11 +10,12 @@ LEAST_ROWS = 100_000
 
 
 def batch_rows_for(run: Run) -> int | None:
-    """By the largest batch of a run; None for engines that have no batches, and runs that were only one short one."""
+    """By the quickest of a run's largest batches; None for engines that have no batches."""
     told = run.facts.get("checkpoints", {})
     batches = [(rows, ms) for rows, ms in zip(told.get("batch_rows", ()), told.get("batch_ms", ()), strict=True) if ms]
     if not batches:
         return None
-    rows, milliseconds = max(batches)
+    rows = max(rows for rows, _ in batches)
+    milliseconds = min(ms for of, ms in batches if of == rows)  # others were held up by what is no work of theirs
     wanted = run.checkpoint_interval_ms or WITHOUT_CHECKPOINTS_SECONDS * 1000
     return max(LEAST_ROWS, round(rows / milliseconds * wanted, -5))

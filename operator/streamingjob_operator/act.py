@@ -310,4 +310,4 @@ def _origin(part: str, error: ApiError) -> str:
     if "unknown field" in error.message:
         return f"spec.{part}.podTemplate"  # the operator itself misspells none
     account = "spec.serviceAccountName, " if part == "driver" else ""
-    return f"rendered from spec.{part}, {account}spec.image and spec.checkpoint.storage"
+    return f"rendered from spec.{part} with its podTemplate, {account}spec.image and spec.checkpoint.storage"

@@ -57,8 +57,8 @@ def test_the_largest_size_is_good_enough() -> None:
 
 def test_a_batch_lasts_as_long_as_the_time_between_checkpoints() -> None:
     told = {"checkpoints": {"batch_rows": [1_000_000, 1_000_000, 1], "batch_ms": [250, 200, 90]}}
-    assert batch_rows_for(replace(RUN, facts=told, checkpoint_interval_ms=1_000)) == 4_000_000
-    assert batch_rows_for(replace(RUN, facts=told)) == 20_000_000, "without checkpoints there is no need to hurry"
+    assert batch_rows_for(replace(RUN, facts=told, checkpoint_interval_ms=1_000)) == 5_000_000
+    assert batch_rows_for(replace(RUN, facts=told)) == 25_000_000, "without checkpoints there is no need to hurry"
     assert batch_rows_for(replace(RUN, facts={"checkpoints": {"duration_ms": [3]}})) is None
 
 

@@ -43,7 +43,7 @@ def test_a_pod_template_that_makes_no_pod_is_a_condition(job):
     template = {"spec": {"containers": [{"name": "executor", "resources": {"requests": {"cpu": "-1"}}}]}}
     job.apply(count=1, rate=1, parallelism=1, executor={"podTemplate": template})
     job.until("the refusal", lambda s: job.condition("Stalled")["status"] == "True", seconds=60)
-    assert "spec.executor.podTemplate" in job.condition("Stalled")["message"]
+    assert "spec.executor with its podTemplate" in job.condition("Stalled")["message"]
 
 
 def test_code_that_cannot_be_imported_is_a_condition(job):

@@ -75,9 +75,13 @@ MISSPELT = ApiError(400, "BadRequest", 'Pod in version "v1" cannot be handled: u
         (
             "driver",
             INVALID,
-            "rendered from spec.driver, spec.serviceAccountName, spec.image and spec.checkpoint.storage",
+            "rendered from spec.driver with its podTemplate, spec.serviceAccountName, spec.image and spec.checkpoint.storage",
         ),
-        ("executor", INVALID, "rendered from spec.executor, spec.image and spec.checkpoint.storage"),
+        (
+            "executor",
+            INVALID,
+            "rendered from spec.executor with its podTemplate, spec.image and spec.checkpoint.storage",
+        ),
         ("driver", MISSPELT, "spec.driver.podTemplate"),
         ("executor", MISSPELT, "spec.executor.podTemplate"),
     ],
