@@ -75,7 +75,8 @@ MISSPELT = ApiError(400, "BadRequest", 'Pod in version "v1" cannot be handled: u
         (
             "driver",
             INVALID,
-            "rendered from spec.driver with its podTemplate, spec.serviceAccountName, spec.image and spec.checkpoint.storage",
+            "rendered from spec.driver with its podTemplate, spec.serviceAccountName, spec.image and "
+            "spec.checkpoint.storage",
         ),
         (
             "executor",
