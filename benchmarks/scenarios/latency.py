@@ -67,7 +67,8 @@ class LatencyWriter:
 
 
 class DueTimes:
-    """Of each batch that of its first row, counted from the first batch of the process, made as soon as it was due."""
+    """Of each batch that of its first row. When the reader began is known ever better: no batch comes before its last
+    row is due."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -77,8 +78,9 @@ class DueTimes:
         now, process = now_us(), os.getpid()
         if self._rate is None or not len(offsets):
             return np.full(len(offsets), now, np.int64)
-        if self._began[0] != process:  # planning asks for some rows too, in the driver
-            self._began = (process, now - int(offsets[-1]) / self._rate * 1e6)
+        began = now - int(offsets[-1]) / self._rate * 1e6
+        if self._began[0] != process or began < self._began[1]:  # planning asks for some rows too, in the driver
+            self._began = (process, began)
         return np.full(len(offsets), int(self._began[1] + int(offsets[0]) / self._rate * 1e6), np.int64)
 
 

@@ -23,7 +23,7 @@ ColumnFunction = Callable[[Offsets], Any]
 BatchFunction = Callable[[Offsets], pa.RecordBatch]
 
 _SHORTEST_PAUSE = 0.005
-"""At a rate, a split gives rows at most this often, in seconds: else every poll would find a row or two."""
+"""At a rate, a split gives less than a batch at most this often, in seconds: else every poll would find a row or two."""
 
 
 class GeneratorSource:
@@ -86,7 +86,7 @@ class GeneratorReader:
             raise EndOfSplit
         rows = max_rows if self._limit is None else min(max_rows, self._limit - self._produced)
         if self._rate is not None:
-            rows = min(rows, self._due())
+            rows = self._due(rows)
         if rows <= 0:
             return None
         batch = self._make(self._offsets(rows))
@@ -108,13 +108,13 @@ class GeneratorReader:
         assert self._rate is not None
         return self._produced_before + int((now - self._begun) * self._rate)
 
-    def _due(self) -> int:
+    def _due(self, most: int) -> int:
+        """A few rows wait a little for others; as many as may be read at once do not."""
         now = self._clock()
-        if now - self._last_given < _SHORTEST_PAUSE:
+        due = min(most, self._scheduled(now) - self._produced)
+        if due <= 0 or (due < most and now - self._last_given < _SHORTEST_PAUSE):
             return 0
-        due = self._scheduled(now) - self._produced
-        if due > 0:
-            self._last_given = now
+        self._last_given = now
         return due
 
     def _offsets(self, rows: int) -> Offsets:

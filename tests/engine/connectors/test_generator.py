@@ -133,6 +133,15 @@ def test_a_rate_does_not_make_tiny_batches() -> None:
     assert min(sizes[1:]) >= 4000
 
 
+def test_what_fills_a_batch_does_not_wait_for_more() -> None:
+    """Or no split would ever be quicker than a batch in each pause, whatever its rate."""
+    clock = Clock()
+    reader = GeneratorSource({"id": Sequence64()}, rate=1e7, splits=1, clock=clock).open("0000-of-0001", None)
+    clock.now += 0.01
+    assert [reader.read(10_000).num_rows for _ in range(10)] == [10_000] * 10
+    assert reader.read(10_000) is None
+
+
 def test_after_a_restore_the_time_that_passed_is_not_made_up_for() -> None:
     clock = Clock()
     source = GeneratorSource({"id": Sequence64()}, rate=100, splits=1, clock=clock)
