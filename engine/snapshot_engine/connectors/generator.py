@@ -23,7 +23,7 @@ ColumnFunction = Callable[[Offsets], Any]
 BatchFunction = Callable[[Offsets], pa.RecordBatch]
 
 _SHORTEST_PAUSE = 0.005
-"""At a rate, a split gives less than a batch at most this often, in seconds: else every poll would find a row or two."""
+"""At a rate, a split gives less than a batch this often at most, in seconds: else each poll would find a row or two."""
 
 
 class GeneratorSource:
