@@ -18,4 +18,4 @@ def batch_rows_for(run: Run) -> int | None:
     rows = max(rows for rows, _ in batches)
     milliseconds = min(ms for of, ms in batches if of == rows)  # others were held up by what is no work of theirs
     wanted = run.checkpoint_interval_ms or WITHOUT_CHECKPOINTS_SECONDS * 1000
-    return max(LEAST_ROWS, round(rows / milliseconds * wanted, -5))
+    return max(LEAST_ROWS, int(round(rows / milliseconds * wanted, -5)))

@@ -71,7 +71,7 @@ def main() -> None:
         with running(spark, batch) as rows:
             before = rows.total
             time.sleep(_TRY_SECONDS)
-            batch = max(_FIRST_BATCH, round((rows.total - before) / _TRY_SECONDS, -5))
+            batch = max(_FIRST_BATCH, int(round((rows.total - before) / _TRY_SECONDS, -5)))
     with running(spark, batch) as rows:
         measure(lambda: rows.total, lambda: rows.batches, seconds)
 
