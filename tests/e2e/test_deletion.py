@@ -45,3 +45,16 @@ def test_state_that_is_deleted_is_gone_but_for_savepoints(job):
     delete(job)
     assert sorted(entry.name for entry in storage(job).iterdir()) == ["savepoints"]
     assert (storage(job) / "savepoints" / name / "manifest.json").exists()
+
+
+def test_a_job_that_is_applied_again_at_once_is_a_job_of_its_own(job):
+    """Nodes remember what the former one's pods have mounted, for as long as one of them is there."""
+    settings = {"count": RATE * 20, "rate": RATE, "parallelism": 1, "deletionPolicy": "Delete"}
+    job.apply(KEYED, **settings)
+    job.until_ready()
+    job.until_checkpoint(2)
+    job.namespace.kubectl("delete", "sj", job.name, "--timeout=120s", timeout=130)
+    job.apply(KEYED, **settings)
+    job.until_ready()
+    status = job.until_finished()
+    assert status["driver"]["generation"] == 1 and status["restarts"] == 0

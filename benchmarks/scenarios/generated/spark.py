@@ -54,7 +54,7 @@ def running(spark: SparkSession, batch: int) -> Iterator[Rows]:
     )
     windows = bids.withWatermark("rt", "1 second").groupBy(F.window("rt", "10 seconds"), "auction")
     counted = windows.agg(F.count("*").alias("bids"), F.sum("price").alias("total"))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # Spark may still be writing there
         writer = counted.writeStream.format("noop").outputMode("append").option("checkpointLocation", folder)
         query = writer.start()
         rows.some.wait(timeout=120)
