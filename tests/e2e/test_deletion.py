@@ -58,3 +58,4 @@ def test_a_job_that_is_applied_again_at_once_is_a_job_of_its_own(job):
     job.until_ready()
     status = job.until_finished()
     assert status["driver"]["generation"] == 1 and status["restarts"] == 0
+    delete(job)  # while its operator is there: nobody else takes its finalizer away
