@@ -130,6 +130,13 @@ RECONCILE_ERRORS = Alert(
     "The operator's looks at jobs fail",
     "{{ $value | humanize }} of them in 10 minutes; they are tried again.",
 )
+NAMESPACES_LEFT_OUT = Alert(
+    "StreamingJobNamespacesLeftOut",
+    "max(streamingjob_operator_namespaces_left_out) > 0",
+    "Jobs of some namespaces are not looked after",
+    "Nothing can be listed in {{ $value | humanize }} of what the operator should watch; its log names them.",
+    wait="10m",
+)
 ALERTS = (
     NO_CHECKPOINT,
     FAILED_CHECKPOINTS,
@@ -142,6 +149,7 @@ ALERTS = (
     JOB_FAILED,
     OPERATOR_DOWN,
     RECONCILE_ERRORS,
+    NAMESPACES_LEFT_OUT,
 )
 
 

@@ -111,7 +111,8 @@ class ParquetReader:
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
-            return batch.select(self._schema.names).cast(self._schema)
+            chosen = batch if batch.schema.names == self._schema.names else batch.select(self._schema.names)
+            return chosen if chosen.schema.equals(self._schema) else chosen.cast(self._schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
             raise ValueError(
                 f"{self._file}: row group {self._group} does not fit the schema of the source: {error}"

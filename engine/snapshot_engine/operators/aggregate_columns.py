@@ -222,6 +222,18 @@ class AggregateColumns:
                 raise self._too_large(column)
             count_carries(rows, values, valid, matrix, number, not unsigned)
 
+    def sums_fit(self, batch: pa.RecordBatch) -> bool:
+        """Whether 64 bits are surely enough for the sums of the batch and of all that was added since `start_anew`."""
+        for accumulator in self.accumulators:
+            if accumulator.kind is Kind.SUM and not accumulator.is_float:
+                column = accumulator.column or ""
+                values, _ = numbers_of(batch.column(column))
+                if accumulator.is_unsigned and int(values.min()) < 0:  # read as signed
+                    return False
+                if self._reach[column] + len(values) * reach_of(values) >= 2**63:
+                    return False
+        return True
+
     def start_anew(self) -> None:
         """What was added so far is in none of the matrices that will be added to from now on."""
         self._reach.clear()
@@ -275,10 +287,8 @@ class AggregateColumns:
         """The same of rows that were not combined: each is its own sum, least and greatest."""
         return [batch.column(partial.column).cast(self._partial_type(partial)) for partial in self.partials]
 
-    def partials_of_groups(self, matrix: Matrix) -> list[pa.Array] | None:
-        """The same of groups, one in each row of the matrix: null where all values are. None if a sum does not fit."""
-        if any(a.kind is Kind.CARRY and matrix[:, n].any() for n, a in enumerate(self.accumulators)):
-            return None
+    def partials_of_groups(self, matrix: Matrix) -> list[pa.Array]:
+        """The same of groups, one in each row of the matrix: null where all values are. The sums must have fitted."""
         arrays = []
         for partial in self.partials:
             column = partial.column or ""

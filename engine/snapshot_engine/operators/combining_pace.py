@@ -33,8 +33,3 @@ class CombiningPace:
 def is_worth_it(rows: int, groups: int) -> bool:
     """Whether so many groups may be sent instead of so many rows."""
     return 2 * groups <= rows
-
-
-def has_room_for(cells: int, rows: int) -> bool:
-    """Whether to look at the batch with a cell for each key, pane and pattern of nulls, used or not."""
-    return cells <= rows

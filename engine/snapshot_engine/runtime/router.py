@@ -1,7 +1,8 @@
 """The outgoing side of a subtask: from its last operator to the channels of its edges.
 
 Rows wait here until a batch is worth sending, or until there is nothing else to do: batches are large under load and
-leave within milliseconds when it is quiet. Control elements go out behind all rows before them.
+leave within milliseconds when it is quiet. Control elements go out behind all rows before them, at once but for
+watermarks: those wait for rows that are being combined, since each of them would end that.
 """
 
 from __future__ import annotations
@@ -49,17 +50,29 @@ class EdgeOutput:
         self.carries_rounds = False
         self._partitioner = None
         self._combiner = None if edge.combining is None else RowCombiner(edge.combining)
+        self._held: Watermark | None = None
+        """The newest of those that wait for the rows that the combiner gathers."""
         if edge.partitioning is Partitioning.HASH and len(outbounds) > 1:
             self._partitioner = HashPartitioner(edge.key_columns, len(outbounds), key_groups)
 
     def has_room(self) -> bool:
         return all(outbound.has_room() for outbound in self._outbounds)
 
+    @property
+    def holds_rows(self) -> bool:
+        """Rows that are not in `rows_sent` yet."""
+        return self._combiner is not None and self._combiner.holds_rows
+
     def send(self, batch: pa.RecordBatch) -> None:
         if self._combiner is not None:
-            batch = self._combiner.combine(batch)
+            for part in self._combiner.combine(batch):
+                self._distribute(part)
         elif self.edge.columns is not None:
-            batch = batch.select(list(self.edge.columns))
+            self._distribute(batch.select(list(self.edge.columns)))
+        else:
+            self._distribute(batch)
+
+    def _distribute(self, batch: pa.RecordBatch) -> None:
         if self._partitioner is not None:
             for index, part in enumerate(self._partitioner.split(batch)):
                 if part is not None:
@@ -75,14 +88,26 @@ class EdgeOutput:
     def send_control(self, element: Control) -> None:
         if self.edge.feedback and isinstance(element, Watermark | Idle):
             return  # event time comes into a loop from outside only
+        if isinstance(element, Watermark) and self.holds_rows:
+            self._held = element
+            return
         self.flush()
-        for outbound in self._outbounds:
-            outbound.send(element)
+        self._send_to_all(element)
 
     def flush(self) -> None:
+        if self._combiner is not None:
+            for batch in self._combiner.take():
+                self._distribute(batch)
         for index, rows in enumerate(self._pending_rows):
             if rows:
                 self._send_pending(index)
+        if self._held is not None:
+            self._send_to_all(self._held)
+            self._held = None
+
+    def _send_to_all(self, element: Control) -> None:
+        for outbound in self._outbounds:
+            outbound.send(element)
 
     def close(self) -> None:
         for outbound in self._outbounds:
@@ -142,6 +167,11 @@ class Router:
     def broadcast(self, element: Control) -> None:
         for output in self._edges:
             output.send_control(element)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Rows that are not in `rows_sent_inside` yet."""
+        return any(output.holds_rows for output in self._edges)
 
     def has_room(self) -> bool:
         return all(output.has_room() for output in self._edges)

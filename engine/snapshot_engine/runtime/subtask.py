@@ -428,7 +428,7 @@ class Subtask:
 
     @property
     def _chain_is_quiet(self) -> bool:
-        return not self.chain.has_timers and not self.chain.unfinished
+        return not self.chain.has_timers and not self.chain.unfinished and not self.router.holds_rows
 
     def _rows_received_inside(self) -> int:
         return sum(queue.rows_taken for queue in self._pipelined)

@@ -110,11 +110,15 @@ def row(time: int = 5, **values: Any) -> dict[str, Any]:
     return {**given, "time": at, **values}
 
 
-def sent(combiner: RowCombiner, batch: pa.RecordBatch) -> pa.RecordBatch:
-    out = combiner.weighed(combiner.combine(batch))
+def sent(combiner: RowCombiner, *batches: pa.RecordBatch) -> pa.RecordBatch:
+    """All that goes out up to a control element behind the batches."""
+    parts = [part for batch in batches for part in combiner.combine(batch)] + combiner.take()
+    assert not combiner.holds_rows
+    weighed = [combiner.weighed(part) for part in parts]
+    out = weighed[0] if len(weighed) == 1 else pa.concat_batches(weighed)
     out.validate(full=True)
     assert out.schema == combiner.schema
-    assert rows_counted(out) == batch.num_rows
+    assert rows_counted(out) == sum(batch.num_rows for batch in batches)
     return out
 
 
@@ -140,7 +144,6 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of a few rows are combined too, whether that makes them fewer or not."""
     monkeypatch.setattr(CombiningPace, "is_due", lambda self, rows: True)
     monkeypatch.setattr(row_combiner, "is_worth_it", lambda rows, groups: True)
-    monkeypatch.setattr(row_combiner, "has_room_for", lambda cells, rows: True)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +166,12 @@ def test_combined_rows_give_the_same_windows(
     combiner_ = combiner(window, keys)
     now = 0
     for _ in range(data.draw(st.integers(1, 3))):
-        times = st.integers(now - 40, now + 40)
-        rows = data.draw(
-            st.lists(st.builds(lambda time, given: row(time, **given), times, VALUES), min_size=1, max_size=12)
-        )
-        batch = batch_of(rows)
-        parts = sent(combiner_, batch)
-        for operator, what in ((plain, batch), (combined, parts)):
-            operator.process(0, what)
+        spread = data.draw(st.sampled_from([0, 4, 40]))
+        times = st.integers(now - spread, now + spread)
+        rows = st.lists(st.builds(lambda time, given: row(time, **given), times, VALUES), min_size=1, max_size=12)
+        batches = [batch_of(data.draw(rows)) for _ in range(data.draw(st.integers(1, 4)))]
+        plain.process(0, pa.concat_batches(batches))
+        combined.process(0, sent(combiner_, *batches))
         now += data.draw(st.integers(0, 30))
         for operator in (plain, combined):
             operator.on_watermark(now)
@@ -180,8 +181,8 @@ def test_combined_rows_give_the_same_windows(
     assert comparable(combined.output.rows) == comparable(plain.output.rows)
 
 
-def many(keys: int, rows: int = 4096, **values: Any) -> pa.RecordBatch:
-    return batch_of([row(shard=n % keys, **values) for n in range(rows)])
+def many(keys: int, rows: int = 4096, time: int = 5, **values: Any) -> pa.RecordBatch:
+    return batch_of([row(time, shard=n % keys, **values) for n in range(rows)])
 
 
 def test_few_keys_become_few_rows_and_a_group_knows_how_many_it_was() -> None:
@@ -221,7 +222,35 @@ def test_a_sum_that_does_not_fit_is_left_to_the_rows(values: dict[str, int]) -> 
 def test_sums_of_earlier_batches_do_not_count() -> None:
     combiner_ = combiner(TumblingWindow(10), ("shard",))
     for _ in range(20):
-        assert sent(combiner_, many(8, price=2**52)).num_rows == 8
+        assert sent(combiner_, many(8, price=2**49)).num_rows == 8
+
+
+def test_batches_of_one_pane_are_gathered_and_share_their_groups() -> None:
+    combiner_ = combiner(TumblingWindow(10), ("shard",))
+    assert sent(combiner_, *[many(8)] * 4, *[many(16)] * 2, many(8)).num_rows == 16
+
+
+def test_a_batch_of_another_pane_sends_what_was_gathered() -> None:
+    combiner_ = combiner(TumblingWindow(10), ("shard",))
+    assert combiner_.combine(many(8)) == []
+    (first,) = combiner_.combine(many(8, time=15))
+    assert (first.num_rows, rows_counted(first)) == (8, 4096)
+    assert [rows_counted(part) for part in combiner_.take()] == [4096]
+
+
+def test_gathered_sums_go_before_they_are_too_large() -> None:
+    combiner_ = combiner(TumblingWindow(10), ("shard",))
+    batch = many(8, price=2**50)
+    assert combiner_.combine(batch) == []
+    assert [part.num_rows for part in combiner_.combine(batch)] == [8]
+    combiner_.take()
+
+
+def test_gathering_ends_with_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_combiner, "MOST_GATHERED", 8000)
+    combiner_ = combiner(TumblingWindow(10), ("shard",))
+    assert combiner_.combine(many(8)) == []
+    assert [rows_counted(part) for part in combiner_.combine(many(8))] == [8192]
 
 
 def test_weights_are_always_the_same_memory() -> None:
