@@ -52,9 +52,11 @@ def main() -> None:
     parser.add_argument("--query", default="tumbling", choices=("tumbling", *NEXMARK_QUERIES))
     parser.add_argument("--engine", default="snapshot-engine-forked")
     parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--key-type", default="int", choices=("int", "string", "long-string"))
     parser.add_argument("--slices", type=int, default=200, help="of 100,000 events each")
     chosen = parser.parse_args()
-    cell = headline(chosen.keys, EVERY_SECOND) if chosen.query == "tumbling" else nexmark(chosen.query, EVERY_SECOND)
+    tumbling = headline(chosen.keys, EVERY_SECOND, chosen.key_type)
+    cell = tumbling if chosen.query == "tumbling" else nexmark(chosen.query, EVERY_SECOND)
     target = OUT / f"profile-{chosen.query}.svg"
     run = profile(chosen.engine, replace(cell, slices=chosen.slices), target)
     print(f"{run.rows:,} rows at {run.rows_per_core_s:,.0f} per core-second; flame graph: {target}")
