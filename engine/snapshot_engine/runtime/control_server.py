@@ -1,4 +1,8 @@
-"""The JobMaster's side of its connections to slots. A closed connection is a failure at once."""
+"""The JobMaster's side of its connections to slots. A closed connection is a failure at once.
+
+So is one whose other end is out of reach. A machine acknowledges what it is sent however busy its processes are: where
+that fails, its node or the network is gone, and nobody need wait until heartbeats have been missing for long.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -16,6 +21,8 @@ from snapshot_engine.runtime.messages import LENGTH, MAX_MESSAGE, BadMessage, He
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS = 10.0
+CLOSED = "closed its connection"
+UNREACHABLE = "cannot be reached: its node, or the network on the way there, is gone"
 
 
 class SlotConnection:
@@ -25,6 +32,8 @@ class SlotConnection:
         self.hello = hello
         self.attempt = Attempt(hello.generation, hello.attempt)
         self.last_heard = time.monotonic()
+        self.end = CLOSED
+        """What is to be said of it once it is gone."""
         self._writer = writer
 
     @property
@@ -66,8 +75,10 @@ class SlotListener(Protocol):
 
 
 class ControlServer:
-    def __init__(self, secret: bytes, listener: SlotListener) -> None:
+    def __init__(self, secret: bytes, listener: SlotListener, out_of_reach: float) -> None:
+        """What a slot's machine does not acknowledge for `out_of_reach` seconds will never arrive."""
         self._secret = secret
+        self._out_of_reach = out_of_reach
         self._listener = listener
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -82,13 +93,17 @@ class ControlServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: SlotConnection | None = None
+        milliseconds = round(1000 * self._out_of_reach)
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         try:
             connection = await self._greet(reader, writer)
             if connection is not None and self._tell(self._listener.slot_arrived, connection):
                 await self._listen(connection, reader)
-        except (asyncio.IncompleteReadError, ConnectionError, BadMessage, TimeoutError) as error:
+        except (asyncio.IncompleteReadError, BadMessage, OSError) as error:
             if not isinstance(error, asyncio.IncompleteReadError):
                 log.debug("control connection ended: %s", error)
+            if connection is not None and isinstance(error, OSError) and not isinstance(error, ConnectionError):
+                connection.end = UNREACHABLE
         finally:
             writer.close()
             if connection is not None:

@@ -58,7 +58,7 @@ from snapshot_engine.runtime.slot_task import (
     parse_subtask,
     subtask_key,
 )
-from snapshot_engine.runtime.slot_watch import SlotWatch
+from snapshot_engine.runtime.slot_watch import SlotWatch, out_of_reach
 from snapshot_engine.runtime.source_drifts import SourceDrifts
 from snapshot_engine.runtime.starting_checkpoint import readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
@@ -97,7 +97,7 @@ class JobMaster:
         swept = SweptJob(settings.name, self._lineage.id, self._lineage.since)
         self._committer = Committer(graph.graph, swept, self.events.committed, self.events.commit_failed)
         self.checkpoints = Checkpointing(settings, graph, store, self._committer, self, self.clock)
-        self._server = ControlServer(secret, self)
+        self._server = ControlServer(secret, self, out_of_reach(settings.heartbeat_timeout))
         self._restore = self._from_nothing = Restore(None, graph)
         self.regions = {
             region.id: RegionShell(RegionRun(region.id, region.slots(), self.generation)) for region in graph.regions
@@ -500,7 +500,7 @@ class JobMaster:
             return
         self._facts.gone(connection)
         self.watch.slot_ended(shell, connection)
-        self._region_failed(shell, connection, "SlotLost", f"{connection} closed its connection")
+        self._region_failed(shell, connection, "SlotLost", f"{connection} {connection.end}")
         self._perform(self._recovery.slot_gone(connection.region, connection.slot, connection.attempt, self.clock()))
 
     def _first_output(self, shell: RegionShell) -> None:

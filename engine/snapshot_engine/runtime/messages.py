@@ -248,6 +248,11 @@ class LeastTime:
 
 
 @dataclass(frozen=True)
+class Ping:
+    """Nothing to do: that the slot's machine acknowledges it shows that the machine can be reached."""
+
+
+@dataclass(frozen=True)
 class Stop:
     """End now, without a snapshot."""
 
@@ -284,6 +289,7 @@ _KINDS = {
         PauseSources,
         SourceTime,
         LeastTime,
+        Ping,
         Stop,
     )
 }
@@ -316,6 +322,7 @@ Message = (
     | PauseSources
     | SourceTime
     | LeastTime
+    | Ping
     | Stop
 )
 

@@ -260,6 +260,8 @@ class Slot:
                 self._exchanges.pause_sources(message)
             case m.LeastTime():
                 self._hear_least_time(message)
+            case m.Ping():
+                pass
             case m.SteerLoop():
                 counted = obey(message, self._parts.subtasks)
                 if counted is not None:

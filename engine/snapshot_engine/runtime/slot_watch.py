@@ -13,11 +13,17 @@ from snapshot_engine.runtime.control_server import SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
+from snapshot_engine.runtime.messages import Ping
 from snapshot_engine.runtime.region_shell import RegionShell
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 0.25
+MOST_PINGS_SECONDS = 10.0
+"""A slot that has been silent for longer is pinged no more: it would find them all when it reads again."""
+OUT_OF_REACH_SHARE = 6
+LEAST_OUT_OF_REACH_SECONDS = 0.8
+"""Two packets in a row may get lost: the network sends again after 0.2, 0.6 and 1.4 s."""
 EXECUTOR_WATCH_SECONDS = 1.0
 LATE_WORD_SECONDS = 30.0
 """So long after a slot's end, the word that its executor is lost is about the same event."""
@@ -28,6 +34,14 @@ one piece that it reads to the next.
 
 RegionFailed = Callable[[RegionShell, SlotConnection, str, str], None]
 """The region, the slot that failed, the kind of failure, and what there is to say about it."""
+
+
+def out_of_reach(heartbeat_timeout: float) -> float:
+    """After how many seconds without an acknowledgement a slot's machine is given up.
+
+    Much sooner than a slot that says nothing: it may hang or have a long call in hand, while machines answer at once.
+    """
+    return max(heartbeat_timeout / OUT_OF_REACH_SHARE, LEAST_OUT_OF_REACH_SECONDS)
 
 
 class SlotWatch:
@@ -62,6 +76,7 @@ class SlotWatch:
             for shell in self._regions.values():
                 if shell.run.state in ACTIVE:
                     self._check_heartbeats(shell, now)
+                    _ping(shell, now)
 
     def _leave_out(self, stood_still: float, now: float) -> None:
         """For so long this process did not run: perhaps the whole machine was paused, and no slot could say a word."""
@@ -152,6 +167,13 @@ class SlotWatch:
                 self.slot_ended(shell, connection)
                 connection.hang_up()
                 self._region_failed(shell, connection, "HeartbeatTimeout", _silence(connection, limit))
+
+
+def _ping(shell: RegionShell, now: float) -> None:
+    """So that there is always something to acknowledge."""
+    for connection in shell.connections.values():
+        if now - connection.last_heard < MOST_PINGS_SECONDS:
+            connection.send(Ping())
 
 
 def _silence(connection: SlotConnection, seconds: float) -> str:
