@@ -18,7 +18,9 @@ Words = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 
 AHEAD = 32
-"""How many keys ahead their slots are fetched: tables are larger than caches, and every lookup would wait."""
+"""How many keys ahead their slots are fetched, where the table is larger than a cache and every lookup would wait."""
+_NEAR = 1 << 15
+"""Words of slots that a cache holds: there, finding a slot twice costs more than it saves."""
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
@@ -51,8 +53,9 @@ def add_words(
     """
     mask = (len(slots) >> 1) - 1
     start = address_of(slots)
+    fetched = len(new) - AHEAD if len(slots) > _NEAR else 0
     for i in range(begin, len(new)):
-        if i + AHEAD < len(new):
+        if i < fetched:
             prefetch(start + 16 * _slot_of(new[i + AHEAD], np.uint64(shift)))
         word = new[i]
         slot = _slot_of(word, np.uint64(shift))
@@ -79,8 +82,9 @@ def find_words(wanted: Words, slots: Words, shift: int, rows: Rows) -> None:
     """The row of each word, -1 where it has none."""
     mask = (len(slots) >> 1) - 1
     start = address_of(slots)
+    fetched = len(wanted) - AHEAD if len(slots) > _NEAR else 0
     for i in range(len(wanted)):
-        if i + AHEAD < len(wanted):
+        if i < fetched:
             prefetch(start + 16 * _slot_of(wanted[i + AHEAD], np.uint64(shift)))
         slot = _slot_of(wanted[i], np.uint64(shift))
         while slots[2 * slot + 1] != 0 and slots[2 * slot] != wanted[i]:

@@ -94,14 +94,14 @@ class EdgeOutput:
         self.flush()
         self._send_to_all(element)
 
-    def flush(self) -> None:
-        if self._combiner is not None:
+    def flush(self, *, gathered: bool = True) -> None:
+        if self._combiner is not None and gathered:
             for batch in self._combiner.take():
                 self._distribute(batch)
         for index, rows in enumerate(self._pending_rows):
             if rows:
                 self._send_pending(index)
-        if self._held is not None:
+        if self._held is not None and not self.holds_rows:
             self._send_to_all(self._held)
             self._held = None
 
@@ -176,12 +176,15 @@ class Router:
     def has_room(self) -> bool:
         return all(output.has_room() for output in self._edges)
 
-    def flush(self) -> None:
-        """Send what waits: when the slot has nothing better to do, and after a few milliseconds at the latest."""
+    def flush(self, *, gathered: bool = True) -> None:
+        """Send what waits: when the slot has nothing better to do, and after a few milliseconds at the latest.
+
+        Without `gathered`, rows that are being combined may go on waiting.
+        """
         if self.dirty:
-            self.dirty = False
             for output in self._edges:
-                output.flush()
+                output.flush(gathered=gathered)
+            self.dirty = self.holds_rows
 
     def close(self) -> None:
         for output in self._edges:

@@ -44,6 +44,8 @@ from snapshot_engine.storage.pieces import PieceWriter
 
 FLUSH_SECONDS = 0.005
 """How long rows may wait for company while the slot is busy with other things."""
+GATHER_SECONDS = 0.02
+"""The same for rows that are combined meanwhile: what goes out in the end costs as much, whether of few rows or many."""
 LONGEST_WAIT_SECONDS = 0.1
 SOURCE_TIME_MS = 10
 """Between two words of how far sources have come: event time may run quickly."""
@@ -103,7 +105,7 @@ class Slot:
         self._last_vertices = task.graph.regions[task.region].last_vertices(task.graph.graph)
         self._awaiting_output = True
         self._next_heartbeat = 0.0
-        self._flushed_at = 0.0
+        self._flushed_at = self._gathered_since = 0.0
         self._drifting: list[Subtask] = []
         """Sources that keep together with others in event time."""
         self._next_source_time = 0
@@ -214,10 +216,13 @@ class Slot:
         if not idle and now - self._flushed_at < FLUSH_SECONDS:
             return False
         self._flushed_at = now
+        gathered = idle or now - self._gathered_since >= GATHER_SECONDS
+        if gathered:
+            self._gathered_since = now
         flushed = False
         for subtask in self._parts.subtasks:
             if subtask.router.dirty:
-                subtask.router.flush()
+                subtask.router.flush(gathered=gathered)
                 flushed = True
         return flushed
 

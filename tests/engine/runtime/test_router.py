@@ -138,3 +138,14 @@ def test_each_consumer_gets_the_watermark_behind_its_own_rows() -> None:
     for channel in channels:
         assert channel.controls[-2:] == [Watermark(1500), EndOfInput()]
     assert sum(channel.rows_before(Watermark(1500)) for channel in channels) == 2 * MANY
+
+
+def test_what_is_gathered_may_wait_longer_and_is_not_forgotten() -> None:
+    router, (channel,) = routed()
+    router.emit(batch())
+    router.watermark(500)
+    router.flush(gathered=False)
+    assert (channel.elements, router.dirty) == ([], True)
+    router.flush()
+    assert (channel.controls, router.dirty) == ([Watermark(500)], False)
+    assert channel.rows_before(Watermark(500)) == MANY
