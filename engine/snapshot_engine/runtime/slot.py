@@ -45,7 +45,7 @@ from snapshot_engine.storage.pieces import PieceWriter
 FLUSH_SECONDS = 0.005
 """How long rows may wait for company while the slot is busy with other things."""
 GATHER_SECONDS = 0.02
-"""The same for rows that are combined meanwhile: what goes out in the end costs as much, whether of few rows or many."""
+"""The same for rows that are combined meanwhile: what goes out in the end costs the same, be it of few rows or many."""
 LONGEST_WAIT_SECONDS = 0.1
 SOURCE_TIME_MS = 10
 """Between two words of how far sources have come: event time may run quickly."""
