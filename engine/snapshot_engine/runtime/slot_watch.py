@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from snapshot_engine.protocol.region_run import ACTIVE, RegionState
-from snapshot_engine.runtime.control_server import SlotConnection
+from snapshot_engine.runtime.control_server import UNREACHABLE, SlotConnection
 from snapshot_engine.runtime.job_events import JobEvents
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import ExecutorInfo, SlotLauncher
@@ -25,6 +25,10 @@ OUT_OF_REACH_SHARE = 6
 LEAST_OUT_OF_REACH_SECONDS = 0.8
 """Two packets in a row may get lost: the network sends again after 0.2, 0.6 and 1.4 s."""
 EXECUTOR_WATCH_SECONDS = 1.0
+GIVEN_UP_SECONDS = 3.0
+"""An executor that stays out of reach for so long is replaced, while others can be reached: regions would wait for
+slots there until somebody outside finds its node lost.
+"""
 LATE_WORD_SECONDS = 30.0
 """So long after a slot's end, the word that its executor is lost is about the same event."""
 DEPLOY_PATIENCE = 24
@@ -65,6 +69,8 @@ class SlotWatch:
         self._fenced: set[str] = set()
         self._lost_slots: dict[str, dict[int, float]] = defaultdict(dict)
         """By executor: regions that lost a slot there, and when; somebody may yet say that the executor is lost."""
+        self._out_of_reach: dict[str, float] = {}
+        """By executor: when a slot there could not be reached any more."""
 
     async def heartbeats(self) -> None:
         looked = time.monotonic()
@@ -88,6 +94,7 @@ class SlotWatch:
     async def executors(self) -> None:
         while True:
             await self._look_at_executors()
+            self._give_up_unreachable(time.monotonic())
             await asyncio.sleep(EXECUTOR_WATCH_SECONDS)
 
     async def _look_at_executors(self) -> None:
@@ -119,6 +126,8 @@ class SlotWatch:
         lost = shell.run.accepts(connection.attempt) and shell.run.state in ACTIVE
         if lost:
             self._lost_slots[connection.hello.executor][connection.region] = self._clock()
+            if connection.end == UNREACHABLE:
+                self._out_of_reach[connection.hello.executor] = time.monotonic()
         self._launcher.slot_ended(connection.region, connection.attempt, connection.slot, lost)
 
     def executor_lost(self, executor: str, reason: str, message: str) -> list[int]:
@@ -143,6 +152,21 @@ class SlotWatch:
         recent = self._clock() - LATE_WORD_SECONDS
         before = {region for region, lost in self._lost_slots.pop(executor, {}).items() if lost > recent}
         return sorted(restarting | before)
+
+    def _give_up_unreachable(self, now: float) -> None:
+        """Where nobody is heard of any more, it is rather this driver that is cut off, and replaces no one."""
+        heard: dict[str, float] = defaultdict(float)
+        for shell in self._regions.values():
+            for connection in shell.connections.values():
+                heard[connection.hello.executor] = max(heard[connection.hello.executor], connection.last_heard)
+        for executor, since in list(self._out_of_reach.items()):
+            others = max((moment for name, moment in heard.items() if name != executor), default=0.0)
+            if heard[executor] > since:
+                del self._out_of_reach[executor]
+            elif now - since > GIVEN_UP_SECONDS and others > since + GIVEN_UP_SECONDS / 2:
+                del self._out_of_reach[executor]
+                what = f"executor {executor} has been out of reach for {now - since:.0f} s"
+                self.executor_lost(executor, "NodeLost", what)
 
     def is_fenced(self, executor: str) -> bool:
         """Whether it was given up. Spark may place a slot there all the same, as long as it has not ended it."""
