@@ -9,7 +9,11 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,6 +25,7 @@ from snapshot_engine.runtime.embedded import open_job_store
 from snapshot_engine.runtime.job_settings import settings_of
 from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
+from snapshot_engine.wire import control
 from snapshot_engine.wire.manifest import load_manifest
 
 PIPELINE = """
@@ -205,6 +210,55 @@ def _answer(server: socket.socket, answer: bytes) -> None:
         with connection:
             connection.recv(4096)
             connection.sendall(answer)
+
+
+@contextmanager
+def a_job_that_answers(tmp_path: Path, answers: dict[str, Any]) -> Iterator[Path]:
+    """Its manifest. `answers`: by method and path."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = json.dumps(answers[f"{self.command} {self.path}"]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None: ...
+
+    manifest = write_job(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        announce(tmp_path / ".streamingjob" / "default-job.json", server.server_address[1], "token")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield manifest
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.timeout(20)
+def test_a_stop_whose_savepoint_has_failed_says_so_and_that_the_job_goes_on(tmp_path: Path) -> None:
+    pending = {"name": "the-end", "state": "Pending", "requestedAt": "2026-01-01T00:00:00Z"}
+    failed = {**pending, "state": "Failed", "error": "there is a savepoint 'the-end' already"}
+    answers = {
+        f"POST {control.STOP_PATH}": {"accepted": True, "savepoint": pending},
+        f"GET {control.savepoint_path('the-end')}": failed,
+        f"GET {control.STATUS_PATH}": {},
+    }
+    with a_job_that_answers(tmp_path, answers) as manifest:
+        result = invoke("stop", manifest, "--savepoint", "the-end")
+    assert result.exit_code == 2, result.output
+    assert "there is a savepoint 'the-end' already" in result.output and "goes on" in result.output
+
+
+@pytest.mark.timeout(20)
+def test_a_stop_with_a_savepoint_is_not_said_to_be_done_where_another_stop_was_first(tmp_path: Path) -> None:
+    with a_job_that_answers(tmp_path, {f"POST {control.STOP_PATH}": {"accepted": True}}) as manifest:
+        result = invoke("stop", manifest, "--savepoint", "the-end")
+    assert result.exit_code == 2, result.output
+    assert "stopping already" in result.output and "'the-end'" in result.output
 
 
 @pytest.mark.parametrize("which", ["..", "a b", "nix"])
