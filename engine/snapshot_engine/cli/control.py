@@ -73,7 +73,11 @@ class JobClient:
 def take_savepoint(manifest: Path, name: str | None) -> None:
     client = JobClient(manifest)
     chosen = name or f"manual-{datetime.now():%Y%m%d-%H%M%S}"
-    client.post(control.SAVEPOINTS_PATH, control.SavepointRequest(name=chosen))
+    answer = client.post(control.SAVEPOINTS_PATH, control.SavepointRequest(name=chosen))
+    asked = SavepointStatus.model_validate(answer)
+    if asked.state is not SavepointState.PENDING:
+        happened = asked.path or asked.error
+        raise client.error(f"a savepoint {chosen!r} was asked for before ({happened}): choose another name")
     while True:
         known = client.savepoint(chosen)
         if known.state is SavepointState.COMPLETED:

@@ -48,6 +48,7 @@ def run_manifest(
         settings = dataclasses.replace(settings, restore_id=None, restore_from=savepoint_path(restore), take_over=True)
     # Told before Spark takes its seconds to start.
     running.refuse_second(job, manifest)
+    running.refuse_taken_port(port)
     refuse_unusable(settings.storage)
     Restore(starting_checkpoint(settings, open_job_store(settings)), execution, settings.allow_non_restored_state)
     slots, regions = slots_of(execution), len(execution.regions)

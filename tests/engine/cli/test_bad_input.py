@@ -254,6 +254,20 @@ def test_a_stop_whose_savepoint_has_failed_says_so_and_that_the_job_goes_on(tmp_
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize("before", [{"state": "Completed", "path": "/ck/monday"}, {"state": "Failed", "error": "no"}])
+def test_what_became_of_an_earlier_savepoint_is_not_told_as_a_new_one(tmp_path: Path, before: dict[str, str]) -> None:
+    known = {"name": "monday", **before}
+    answers = {
+        f"POST {control.SAVEPOINTS_PATH}": known,
+        f"GET {control.savepoint_path('monday')}": known,
+    }
+    with a_job_that_answers(tmp_path, answers) as manifest:
+        result = invoke("savepoint", manifest, "--name", "monday")
+    assert result.exit_code == 2, result.output
+    assert "'monday' was asked for before" in result.output and "choose another name" in result.output
+
+
+@pytest.mark.timeout(20)
 def test_a_stop_with_a_savepoint_is_not_said_to_be_done_where_another_stop_was_first(tmp_path: Path) -> None:
     with a_job_that_answers(tmp_path, {f"POST {control.STOP_PATH}": {"accepted": True}}) as manifest:
         result = invoke("stop", manifest, "--savepoint", "the-end")
@@ -298,6 +312,15 @@ def test_a_port_that_there_is_not_is_refused(tmp_path: Path) -> None:
     result = invoke("run", write_job(tmp_path), "--port", "999999")
     assert result.exit_code == 2
     assert "999999 is not in the range 0<=x<=65535" in result.output
+
+
+def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_spark(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = invoke("run", write_job(tmp_path), "--port", port)
+    assert result.exit_code == 2, result.output
+    assert f"--port {port}" in result.output and "use" in result.output
 
 
 def test_an_operator_whose_name_is_no_text_is_named_with_its_line(tmp_path: Path) -> None:
