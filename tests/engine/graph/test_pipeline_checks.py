@@ -26,6 +26,17 @@ def test_an_empty_pipeline_is_told_how_to_begin(problems):
     assert problems(lambda env: None) == ["the pipeline function added nothing: begin with env.from_source(...)"]
 
 
+def test_a_stream_of_another_environment_is_refused(problems, rows, discard):
+    def pipeline(env):
+        strange = Environment().from_source(rows(), name="strange", uid="strange")
+        env.from_source(rows(), name="orders", uid="orders").union(strange).filter(same).sink_to(discard(), uid="out")
+
+    (problem,) = problems(pipeline)
+    line = pipeline.__code__.co_firstlineno + 2
+    assert f"test_pipeline_checks.py:{line}: 'filter same'" in problem
+    assert "'strange' at" in problem and "belongs to another Environment" in problem
+
+
 @pytest.mark.parametrize("name", ["__time__", "__key__", "__weight__"])
 def test_a_source_has_no_column_that_the_engine_adds_itself(problems, rows, discard, name):
     """It would be taken for that: read as times, keys, or numbers of rows, and shown to nobody."""
