@@ -47,9 +47,9 @@ def broken_channels(manifest: Manifest) -> list[str]:
                 else:
                     read[state.uid.removesuffix(READ_SUFFIX), other, index] = number
     return [
-        f"checkpoint {manifest.checkpoint}: along {edge} subtask {producer} had sent {sent.get(channel)} rows, "
-        f"of which subtask {consumer} had read {read.get(channel)}"
+        f"checkpoint {manifest.checkpoint}: along {edge} subtask {producer} had sent {sent.get(channel, 0)} rows, "
+        f"of which subtask {consumer} had read {read.get(channel, 0)}"
         for channel in sorted(sent.keys() | read.keys())
-        if sent.get(channel) != read.get(channel)
+        if sent.get(channel, 0) != read.get(channel, 0)
         for edge, producer, consumer in [channel]
     ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from snapshot_engine.graph.building import Input, Upstream, add_operator, explain
 from snapshot_engine.graph.job_graph import DEFAULT_KEY_GROUPS, Exchange
 from snapshot_engine.graph.logical import LogicalGraph, Step
-from snapshot_engine.operators.stream_type import StreamType
+from snapshot_engine.operators.stream_type import RESERVED, StreamType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,6 +100,9 @@ def _read(source: Source) -> Step:
     if lacking or isinstance(source, type):
         what = "is a class: make an object of it" if isinstance(source, type) else f"has no {', '.join(lacking)}"
         raise TypeError(f"{source!r} is not a Source: it {what}")
+    reserved = [name for name in source.schema.names if name in RESERVED]
+    if reserved:
+        raise ValueError(f"column {reserved[0]!r} has a name that the engine uses for a column of its own: rename it")
     return Step(partial(SourceReaderOperator, source), StreamType(decoded_schema(source.schema)), stateful=True)
 
 

@@ -93,6 +93,9 @@ def _why_not_keys(keys: Sequence[Any], type: StreamType | None) -> str | None:
     wrong = [key for key in keys if not isinstance(key, str)]
     if wrong:
         return f"{wrong[0]!r} is not a column's name: give names, or one function of the record"
+    doubled = next((key for key in keys if keys.count(key) > 1), None)
+    if doubled is not None:
+        return f"it names column {doubled!r} twice: once is enough"
     if type is None:
         return None
     if type.plain:

@@ -152,7 +152,14 @@ def watermark(
         extract=extract,
         keeps_together=drift_ms is not None,
     )
-    return Step(factory, output, stateful=True, uid_by_input=True, max_drift_ms=drift_ms)
+    return Step(
+        factory,
+        output,
+        stateful=True,
+        uid_by_input=True,
+        takes_silence_for_idle=idle_ms is not None,
+        max_drift_ms=drift_ms,
+    )
 
 
 def _time_column(column: str, input: StreamType) -> str:

@@ -13,9 +13,8 @@ from rich.table import Table
 
 from snapshot_engine.cli.console import console
 from snapshot_engine.cli.status_table import human_bytes
-from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import open_job_store, storage_uri_of
-from snapshot_engine.runtime.job_settings import JobSettings, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, savepoint_path, settings_of
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.wire.manifest import load_manifest
 

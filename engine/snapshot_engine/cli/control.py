@@ -43,6 +43,21 @@ class JobClient:
             return False
         return True
 
+    def savepoint(self, name: str) -> SavepointStatus:
+        return SavepointStatus.model_validate(self.get(control.savepoint_path(name)))
+
+    def refuse_failed_stop(self, name: str) -> None:
+        """Nobody is to wait for the end of a job that goes on. One that has ended meanwhile does not answer."""
+        try:
+            known = self.savepoint(name)
+        except ManifestError:
+            return
+        if known.state is SavepointState.FAILED:
+            raise self.error(f"savepoint {name!r} failed, and the job goes on: {known.error}")
+
+    def error(self, message: str) -> ManifestError:
+        return ManifestError(f"{self._manifest}: ", [message])
+
     def _ask(self, request: urllib.request.Request) -> Any:
         request.add_header("Authorization", f"Bearer {self._token}")
         request.add_header("Content-Type", "application/json")
@@ -50,22 +65,26 @@ class JobClient:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise ManifestError(f"{self._manifest}: ", [f"the job answered: {error.read().decode()}"]) from error
+            raise self.error(f"the job answered: {error.read().decode()}") from error
         except (OSError, HTTPException, ValueError) as error:
-            raise ManifestError(f"{self._manifest}: ", [f"the job does not answer at {self.url}: {error}"]) from error
+            raise self.error(f"the job does not answer at {self.url}: {error}") from error
 
 
 def take_savepoint(manifest: Path, name: str | None) -> None:
     client = JobClient(manifest)
     chosen = name or f"manual-{datetime.now():%Y%m%d-%H%M%S}"
-    client.post(control.SAVEPOINTS_PATH, control.SavepointRequest(name=chosen))
+    answer = client.post(control.SAVEPOINTS_PATH, control.SavepointRequest(name=chosen))
+    asked = SavepointStatus.model_validate(answer)
+    if asked.state is not SavepointState.PENDING:
+        happened = asked.path or asked.error
+        raise client.error(f"a savepoint {chosen!r} was asked for before ({happened}): choose another name")
     while True:
-        known = SavepointStatus.model_validate(client.get(control.savepoint_path(chosen)))
+        known = client.savepoint(chosen)
         if known.state is SavepointState.COMPLETED:
             click.echo(known.path)
             return
         if known.state is SavepointState.FAILED:
-            raise ManifestError(f"{manifest}: ", [f"savepoint {chosen!r} failed: {known.error}"])
+            raise client.error(f"savepoint {chosen!r} failed: {known.error}")
         time.sleep(PAUSE_SECONDS)
 
 
@@ -76,7 +95,11 @@ def stop_job(manifest: Path, name: str | None, cancel: bool) -> None:
         mode = control.StopMode.CANCEL
     elif name is not None:
         mode = control.StopMode.SAVEPOINT
-    client.post(control.STOP_PATH, control.StopRequest(mode=mode, name=name))
+    answer = client.post(control.STOP_PATH, control.StopRequest(mode=mode, name=name))
+    if name is not None and control.StopResponse.model_validate(answer).savepoint is None:
+        raise client.error(f"the job is stopping already, since another stop was first: there will be no {name!r}")
     while client.is_there():
+        if name is not None:
+            client.refuse_failed_stop(name)
         time.sleep(PAUSE_SECONDS)
     click.echo("stopped")

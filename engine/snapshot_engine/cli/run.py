@@ -14,11 +14,10 @@ from snapshot_engine.cli import running
 from snapshot_engine.cli.view import View
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
-from snapshot_engine.runtime.driver import savepoint_path
 from snapshot_engine.runtime.embedded import launch_on_spark, open_job_store, running_job, slots_of, storage_uri_of
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_result import JobResult, Outcome
-from snapshot_engine.runtime.job_settings import JobSettings, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, savepoint_path, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.starting_checkpoint import starting_checkpoint
@@ -46,9 +45,10 @@ def run_manifest(
     execution = ExecutionGraph(graph)
     settings = settings_of(job, storage_uri_of(job, manifest.resolve().parent))
     if restore is not None:
-        settings = dataclasses.replace(settings, restore_from=savepoint_path(restore), take_over=True)
+        settings = dataclasses.replace(settings, restore_id=None, restore_from=savepoint_path(restore), take_over=True)
     # Told before Spark takes its seconds to start.
     running.refuse_second(job, manifest)
+    running.refuse_taken_port(port)
     refuse_unusable(settings.storage)
     Restore(starting_checkpoint(settings, open_job_store(settings)), execution, settings.allow_non_restored_state)
     slots, regions = slots_of(execution), len(execution.regions)

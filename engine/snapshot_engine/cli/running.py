@@ -40,6 +40,15 @@ def refuse_second(job: StreamingJob, manifest: Path) -> None:
         )
 
 
+def refuse_taken_port(port: int) -> None:
+    """0 is any that is free."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        why = f"--port {port} cannot be used: {error.strerror}; leave it out for a free one"
+        raise ManifestError("", [why]) from error
+
+
 def withdraw(file: Path) -> None:
     """The job has ended. What a successor has announced meanwhile stays."""
     found = _read(file)

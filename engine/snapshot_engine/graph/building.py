@@ -92,6 +92,10 @@ def explain(error: Exception) -> str:
 def _connect(graph: LogicalGraph, node: LogicalNode, port: int, source: Input) -> None:
     columns = _columns_to_send(node.step, source.type)
     for upstream in source.upstreams:
+        if upstream.node not in graph.nodes:
+            other = f"{upstream.node.name!r} at {upstream.node.location}"
+            graph.refuse(node, f"its input {other} belongs to another Environment than this one")
+            continue
         graph.edges.append(LogicalEdge(upstream.node, node, upstream.traits, source.type, port, upstream.tag, columns))
 
 

@@ -58,6 +58,19 @@ def check_drifts(graph: JobGraph) -> Iterator[Problem]:
             )
 
 
+def check_idleness(graph: JobGraph) -> Iterator[Problem]:
+    """Only where the source is it is known whether it was asked for rows."""
+    for vertex in graph.vertices.values():
+        for node in vertex.operators:
+            if node.takes_silence_for_idle and not vertex.is_source:
+                yield _problem(
+                    node,
+                    "idle_timeout would take back pressure for silence here, and a source that is being restarted too: "
+                    "rows that come afterwards may be late. Call with_watermark right behind the source, with its "
+                    "parallelism",
+                )
+
+
 def _declaring(vertex: JobVertex) -> list[OperatorNode]:
     return [node for node in vertex.operators if node.max_drift_ms is not None]
 

@@ -59,6 +59,8 @@ class OperatorNode:
     """The Sink object, where the operator is one: the JobMaster commits through it."""
     nondeterminism: str | None = None
     """Why the same input may give another output sequence (timers by clock, output with watermarks)."""
+    takes_silence_for_idle: bool = False
+    """Whether rows that do not come may mean that the source in its chain has none."""
     max_drift_ms: int | None = None
     """How far the splits of the source in its chain may be ahead of the slowest; None: as far as they like."""
 

@@ -39,6 +39,8 @@ class Step:
     """The input columns it looks at, where it is known to need no others."""
     combining: Combining | None = None
     """How rows may be combined before they are sent to it by key, where they may."""
+    takes_silence_for_idle: bool = False
+    """Whether rows that do not come may mean that its source has none."""
     max_drift_ms: int | None = None
     """How far the splits of its source may be ahead of the slowest in event time."""
 

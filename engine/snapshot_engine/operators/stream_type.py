@@ -16,6 +16,9 @@ HIDDEN_WEIGHT = "__weight__"
 """The column that says how many rows were combined into one before a shuffle: int32. A batch without it has rows as
 they were put out, each of which counts once."""
 
+RESERVED = frozenset({HIDDEN_TIME, HIDDEN_KEY, HIDDEN_WEIGHT})
+"""A column of the user's with such a name would be taken for the engine's."""
+
 RECORDS = pa.schema([pa.field("value", pa.binary())], metadata={"records": "msgpack"})
 """The schema of a stream of plain Python values, each packed by itself (never pickled: it crosses the network)."""
 

@@ -16,7 +16,8 @@ FunctionKind = Literal["reduce", "aggregate", "process"]
 
 
 class Fold(Protocol):
-    """`add` may change what it is given in place; `results` must not."""
+    """`add` may change what is kept in place; `results` must not. A record lies in several sliding windows, and in none
+    of them may show what a function did to it in another one."""
 
     codec: ValueCodec
     kind: FunctionKind
@@ -48,7 +49,6 @@ class ReduceFold:
         self._folding = None if input.plain else RowFolding(visible_schema(input))
 
     def first(self, record: Any) -> Any:
-        """A record lies in several sliding windows: each needs a value of its own, since the function may change it."""
         return record if self._folding is not None else detached(record)
 
     def add(self, kept: Any, record: Any) -> Any:
@@ -73,14 +73,15 @@ class AggregateFold:
     def __init__(self, function: AggregateFunction) -> None:
         self.codec: ValueCodec = codec_of(function.accumulator_type)
         self._function = function
-        self.add = lambda kept, record: function.add(record, kept)
+        self.add = lambda kept, record: function.add(detached(record), kept)
         self.merge = function.merge
 
     def first(self, record: Any) -> Any:
-        return self._function.add(record, self._function.create_accumulator())
+        return self._function.add(detached(record), self._function.create_accumulator())
 
     def results(self, key: Any, context: WindowCallContext, kept: Any) -> Iterable[Any]:
-        return (self._function.get_result(kept),)
+        result = self._function.get_result(kept)
+        return (detached(result) if result is kept else result,)
 
 
 class ElementsFold:
@@ -101,7 +102,7 @@ class ElementsFold:
         return left + right
 
     def results(self, key: Any, context: WindowCallContext, kept: Sequence[Any]) -> Iterable[Any]:
-        return self._function.process(key, context, list(kept)) or ()
+        return self._function.process(key, context, list(map(detached, kept))) or ()
 
 
 def fold_of(kind: FunctionKind, function: Any, input: StreamType, operator: str) -> Fold:

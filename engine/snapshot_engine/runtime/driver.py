@@ -21,12 +21,11 @@ from snapshot_engine.runtime.embedded import RunningJob, open_job_store, running
 from snapshot_engine.runtime.executor_count import executors_for
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_result import JobResult
-from snapshot_engine.runtime.job_settings import JobSettings, settings_of
+from snapshot_engine.runtime.job_settings import JobSettings, savepoint_path, settings_of
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.spark_settings import DriverPod, kubernetes_settings
 from snapshot_engine.runtime.starting_checkpoint import refuse_lost_checkpoints
-from snapshot_engine.storage import layout
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire import control
 from snapshot_engine.wire.control import Environment
@@ -87,11 +86,6 @@ def settings_for(job: StreamingJob, launch: Launch) -> JobSettings:
         take_over=launch.restore_from is not None,
         slot_port=control.SLOT_PORT,
     )
-
-
-def savepoint_path(named: str) -> str:
-    """A bare name means a savepoint of this job."""
-    return named if named.isdigit() or "/" in named else layout.savepoint_folder(named)
 
 
 def check_plan(job: StreamingJob) -> None:

@@ -56,7 +56,7 @@ def storage_uri_of(job: StreamingJob, folder: Path) -> str:
 
 
 def open_job_store(settings: JobSettings) -> CheckpointStore:
-    return CheckpointStore(settings.storage.open(), settings.namespace, settings.name)
+    return CheckpointStore(settings.storage.open(), settings.namespace, settings.name, restore_id=settings.restore_id)
 
 
 def slots_of(graph: ExecutionGraph) -> int:

@@ -11,6 +11,7 @@ import snapshot_engine
 from snapshot_engine.graph.job_graph import OperatorNode
 from snapshot_engine.operators.user_errors import PlainRecordError, RecordMismatchError, UserFunctionError
 from snapshot_engine.runtime.chain import OperatorFailed
+from snapshot_engine.runtime.job_result import CAUSED_BY
 from snapshot_engine.state.changed_state import UnfitState
 from snapshot_engine.storage.errors import CorruptCheckpoint, UnknownVersion
 
@@ -35,7 +36,7 @@ def summary(error: BaseException) -> str:
         lines.append(text if text and ours else f"{type(each).__name__}: {text}" if text else type(each).__name__)
         if isinstance(each, UserFunctionError):
             break  # it has told its cause
-    return "\n  caused by ".join(lines)
+    return f"\n{CAUSED_BY}".join(lines)
 
 
 def user_traceback(error: BaseException) -> str:

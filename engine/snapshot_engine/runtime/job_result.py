@@ -42,6 +42,10 @@ _EXIT_CODES = {
 }
 
 
+CAUSED_BY = "  caused by "
+"""How a line of a failure's message begins that says more of why than the line before it."""
+
+
 def told(failures: Iterable[Failure]) -> list[str]:
     """What happened before, a line for each, those that repeat themselves in one."""
     lines = [_line(failure) for failure in failures]
@@ -51,4 +55,5 @@ def told(failures: Iterable[Failure]) -> list[str]:
 
 def _line(failure: Failure) -> str:
     who = "the job" if failure.region is None else f"region {failure.region}"
-    return f"{who}: {failure.cause.partition(chr(10))[0]}"
+    first, *others = failure.cause.splitlines() or [""]
+    return " ".join([f"{who}: {first}", *(line.strip() for line in others if line.startswith(CAUSED_BY))])

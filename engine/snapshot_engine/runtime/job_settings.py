@@ -10,9 +10,11 @@ from snapshot_engine.protocol.failover import Strategy
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime.clocks import Clock, clock_ms
 from snapshot_engine.runtime.slot_task import DEFAULT_EXCHANGE_BUDGET
+from snapshot_engine.storage import layout
+from snapshot_engine.storage.current import OF_MANIFEST
 from snapshot_engine.storage.layout import Layout
 from snapshot_engine.storage.pieces import PieceOptions, StorageConfig
-from snapshot_engine.wire.spec import StateBackend, StreamingJob
+from snapshot_engine.wire.spec import StateBackend, StreamingJob, StreamingJobSpec
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,22 @@ def settings_of(job: StreamingJob, storage_uri: str) -> JobSettings:
         recovery_objective=recovery.objective,
         retained=checkpoint.retained,
         incremental=checkpoint.incremental,
-        restore_from=spec.restore_from,
+        restore_id=_restore_id(spec),
+        restore_from=savepoint_path(spec.restore_from) if spec.restore_from else None,
         take_over=spec.restore_from is not None,
         allow_non_restored_state=spec.allow_non_restored_state,
         allow_older_checkpoint=recovery.allow_older_checkpoint,
     )
+
+
+def savepoint_path(named: str) -> str:
+    """A bare name means a savepoint of this job."""
+    return named if named.isdigit() or "/" in named else layout.savepoint_folder(named)
+
+
+def _restore_id(spec: StreamingJobSpec) -> str | None:
+    """`restoreFrom` is used once: a value left in the manifest must not rewind the job at each start."""
+    return None if spec.restore_from is None else f"{OF_MANIFEST} {spec.restore_nonce or ''} {spec.restore_from}"
 
 
 def _is_elsewhere(uri: str) -> bool:

@@ -88,7 +88,8 @@ class Restore:
         final = subtasks.get(subtask.index) or SubtaskSnapshot(next(iter(subtasks.values())).attempt, finished=True)
         others = (vertex for uid, vertex in self._graph.vertices.items() if uid != subtask.vertex)
         elsewhere = {node.uid for vertex in others for node in vertex.operators}
-        return replace(final, operators=tuple(state for state in final.operators if state.uid not in elsewhere))
+        gone = elsewhere | self._exchanges.begun_anew(subtask.vertex)
+        return replace(final, operators=tuple(state for state in final.operators if state.uid not in gone))
 
     def _is_same_chain(self, uid: str) -> bool:
         """Whether what the vertex has stored is the state of all its operators; of some it may be in another vertex,

@@ -9,7 +9,7 @@ from snapshot_engine.state.descriptors import ListState, MapState, ReducingState
 from snapshot_engine.state.record_keys import Key
 from snapshot_engine.state.record_state import RecordState
 from snapshot_engine.state.record_tables import FLAT, MISSING, StateTable, detached, unchanging
-from snapshot_engine.state.state_types import ListCodec, MapCodec, codec_of
+from snapshot_engine.state.state_types import ListCodec, MapCodec, checked_by, codec_of
 
 
 class CurrentKey:
@@ -32,26 +32,32 @@ class Cells:
         if isinstance(descriptor, ValueState):
             codec = codec_of(descriptor.type)
             table = self._state.declare(descriptor.name, f"value[{codec.text}]", codec)
-            return StoredValue(table, self._current, descriptor.default)
+            return StoredValue(table, self._current, checked_by(descriptor.type), descriptor.default)
         if isinstance(descriptor, ListState):
             elements = ListCodec(codec_of(descriptor.type))
-            return StoredList(self._state.declare(descriptor.name, elements.text, elements), self._current)
+            table = self._state.declare(descriptor.name, elements.text, elements)
+            return StoredList(table, self._current, checked_by(descriptor.type))
         if isinstance(descriptor, MapState):
             entries = MapCodec(codec_of(descriptor.key_type), codec_of(descriptor.type))
-            return StoredMap(self._state.declare(descriptor.name, entries.text, entries), self._current)
+            table = self._state.declare(descriptor.name, entries.text, entries)
+            return StoredMap(table, self._current, checked_by(descriptor.type), checked_by(descriptor.key_type))
         if isinstance(descriptor, ReducingState):
             codec = codec_of(descriptor.type)
             table = self._state.declare(descriptor.name, f"reducing[{codec.text}]", codec)
-            return StoredReduction(table, self._current, descriptor.reduce)
+            return StoredReduction(table, self._current, checked_by(descriptor.type), descriptor.reduce)
         raise TypeError(f"state() needs a ValueState, ListState, MapState or ReducingState, not {descriptor!r}")
 
 
-class _Cell:
-    __slots__ = ("_current", "_table")
+Check = Callable[[Any], Any]
 
-    def __init__(self, table: StateTable, current: CurrentKey) -> None:
+
+class _Cell:
+    __slots__ = ("_checked", "_current", "_table")
+
+    def __init__(self, table: StateTable, current: CurrentKey, checked: Check) -> None:
         self._table = table
         self._current = current
+        self._checked = checked
 
     def clear(self) -> None:
         self._table.remove(FLAT, self._current.key)
@@ -70,8 +76,8 @@ class _Cell:
 class StoredValue(_Cell):
     __slots__ = ("_default",)
 
-    def __init__(self, table: StateTable, current: CurrentKey, default: Any) -> None:
-        super().__init__(table, current)
+    def __init__(self, table: StateTable, current: CurrentKey, checked: Check, default: Any) -> None:
+        super().__init__(table, current, checked)
         self._default = default
 
     def value(self) -> Any:
@@ -80,14 +86,16 @@ class StoredValue(_Cell):
         return detached(self._default) if value is MISSING else value
 
     def update(self, value: Any) -> None:
-        self._table.put(FLAT, self._current.key, value)
+        self._table.put(FLAT, self._current.key, self._checked(value))
 
 
 class StoredReduction(_Cell):
     __slots__ = ("_reduce",)
 
-    def __init__(self, table: StateTable, current: CurrentKey, reduce: Callable[[Any, Any], Any]) -> None:
-        super().__init__(table, current)
+    def __init__(
+        self, table: StateTable, current: CurrentKey, checked: Check, reduce: Callable[[Any, Any], Any]
+    ) -> None:
+        super().__init__(table, current, checked)
         self._reduce = reduce
 
     def get(self) -> Any:
@@ -96,7 +104,8 @@ class StoredReduction(_Cell):
 
     def add(self, value: Any) -> None:
         old = self._read()
-        self._table.put(FLAT, self._current.key, value if old is MISSING else self._reduce(old, value))
+        new = value if old is MISSING else self._reduce(old, value)
+        self._table.put(FLAT, self._current.key, self._checked(new))
 
 
 class StoredList(_Cell):
@@ -114,11 +123,11 @@ class StoredList(_Cell):
         if mine is MISSING:
             self.update(elements)
         else:
-            mine.extend(elements)
+            mine.extend(map(self._checked, elements))
             self._changed()
 
     def update(self, elements: Iterable[Any]) -> None:
-        mine = list(elements)
+        mine = list(map(self._checked, elements))
         if mine:
             self._table.put(FLAT, self._current.key, mine)
         else:
@@ -132,7 +141,11 @@ class StoredList(_Cell):
 
 
 class StoredMap(_Cell):
-    __slots__ = ()
+    __slots__ = ("_checked_key",)
+
+    def __init__(self, table: StateTable, current: CurrentKey, checked: Check, checked_key: Check) -> None:
+        super().__init__(table, current, checked)
+        self._checked_key = checked_key
 
     def get(self, key: Any, default: Any = None) -> Any:
         return self._entries().get(key, default)
@@ -142,10 +155,11 @@ class StoredMap(_Cell):
 
     def put_all(self, entries: dict[Any, Any]) -> None:
         mine = self._read()
+        new = {self._checked_key(key): self._checked(value) for key, value in entries.items()}
         if mine is MISSING:
-            self._table.put(FLAT, self._current.key, dict(entries))
+            self._table.put(FLAT, self._current.key, new)
         else:
-            mine.update(entries)
+            mine.update(new)
             self._changed()
 
     def remove(self, key: Any) -> None:

@@ -18,7 +18,7 @@ from snapshot_engine.state.handles import PieceHandle
 from snapshot_engine.storage import layout
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.checkpoint_catalog import CheckpointCatalog
-from snapshot_engine.storage.current import Current, LeftLine, Retained
+from snapshot_engine.storage.current import OF_MANIFEST, Current, LeftLine, Retained
 from snapshot_engine.storage.document import checksum
 from snapshot_engine.storage.errors import NoIdsLeft, NoSuchCheckpoint, StorageError, UnusableStorage
 from snapshot_engine.storage.manifest import Manifest
@@ -66,7 +66,9 @@ class CheckpointStore(CheckpointCatalog):
         options: Mapping[str, Any] | None = None,
         ownership: Ownership | None = None,
         clock: Callable[[], float] = time.time,
+        restore_id: str | None = None,
     ) -> None:
+        """`restore_id`: see `acquire`; for whoever only looks at what a driver would start from."""
         super().__init__(blobs, namespace, job, options=options, ownership=ownership)
         self._clock = clock
         self._completing = threading.RLock()
@@ -75,7 +77,7 @@ class CheckpointStore(CheckpointCatalog):
         self._next_id = 0
         self._shared = SharedPieces()
         self._unsaved_history: list[Mapping[str, Any]] = []
-        self._restore_id: str | None = None
+        self._restore_id = restore_id
         self._unsaved_restarts: list[Mapping[str, Any]] = []
 
     # Ownership and ids
@@ -109,14 +111,16 @@ class CheckpointStore(CheckpointCatalog):
     @property
     def restore_is_done(self) -> bool:
         """Whether the restore that this driver was launched with has led to a checkpoint already, which then counts."""
-        return self._restore_id is not None and self._ownership.current.line == self._restore_id
+        current = self._seen()
+        return self._restore_id is not None and current is not None and current.line == self._restore_id
 
     @property
     def left_line(self) -> LeftLine | None:
         """What the restore that this driver was launched with has led to, if it was left by another one meanwhile."""
-        if self._restore_id is None:  # also where a command only looks at what a driver would start from
+        current = self._seen()
+        if current is None or self._restore_id is None or self._restore_id.startswith(OF_MANIFEST):
             return None
-        return next((line for line in self._ownership.current.left if line.id == self._restore_id), None)
+        return next((line for line in current.left if line.id == self._restore_id), None)
 
     def end_of(self, line: LeftLine) -> Manifest | None:
         """Its last checkpoint, None if it completed nothing. Raises NoSuchCheckpoint if that is not kept any more."""

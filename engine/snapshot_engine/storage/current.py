@@ -9,6 +9,10 @@ from typing import Any
 from snapshot_engine.storage import document
 from snapshot_engine.wire.control import FIRST_LINE
 
+OF_MANIFEST = "manifest"
+"""How the ids of restores begin that a manifest asks for by itself, without an operator. Its restores are never rolled
+back: one that is asked for again, after another one, begins anew."""
+
 CURRENT_VERSION = 1
 _NAME = "current"
 

@@ -180,6 +180,7 @@ def test_more_subtasks_than_key_groups_are_refused(orders, refused):
         (lambda s: s.key_by("ctiy").reduce(add), "'key_by': the stream has no column 'ctiy'; did you mean 'city'?"),
         (lambda s: s.key_by().reduce(add), "no key given: name columns, or give a function"),
         (lambda s: s.key_by("city", 3).reduce(add), "3 is not a column's name"),
+        (lambda s: s.key_by("city", "amount", "city").reduce(add), "'key_by': it names column 'city' twice"),
         (lambda s: s.map(add).key_by("city").reduce(add), "the records have none: give a function of the record"),
         (
             lambda s: s.map(add, schema="tags array<string>").key_by("tags").reduce(add),

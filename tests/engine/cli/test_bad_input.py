@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,6 +25,7 @@ from snapshot_engine.runtime.embedded import open_job_store
 from snapshot_engine.runtime.job_settings import settings_of
 from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
+from snapshot_engine.wire import control
 from snapshot_engine.wire.manifest import load_manifest
 
 PIPELINE = """
@@ -86,13 +93,17 @@ def test_a_pipeline_that_raises_while_planning_shows_where(tmp_path: Path) -> No
     assert "no such luck" in result.output and "job.py:2" in result.output
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_storage_that_cannot_be_written_is_told_before_spark_starts(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    result = invoke("run", write_job(tmp_path, f"checkpoint:\n  storage:\n    uri: {locked}/ck\n"))
-    assert result.exit_code == 68
-    assert str(locked) in result.output
+    manifest = write_job(tmp_path, f"checkpoint:\n  storage:\n    uri: {locked}/ck\n")
+    command = [sys.executable, "-c", "from snapshot_engine.cli import main; main()", "run", str(manifest)]
+    if os.geteuid() == 0:  # who may write everywhere, unless told otherwise
+        command = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override", *command]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 68, result.stderr
+    assert str(locked) in result.stderr
+    assert "starting Spark" not in result.stdout + result.stderr
 
 
 def test_storage_below_a_file_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +212,69 @@ def _answer(server: socket.socket, answer: bytes) -> None:
             connection.sendall(answer)
 
 
+@contextmanager
+def a_job_that_answers(tmp_path: Path, answers: dict[str, Any]) -> Iterator[Path]:
+    """Its manifest. `answers`: by method and path."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = json.dumps(answers[f"{self.command} {self.path}"]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None: ...
+
+    manifest = write_job(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        announce(tmp_path / ".streamingjob" / "default-job.json", server.server_address[1], "token")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield manifest
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.timeout(20)
+def test_a_stop_whose_savepoint_has_failed_says_so_and_that_the_job_goes_on(tmp_path: Path) -> None:
+    pending = {"name": "the-end", "state": "Pending", "requestedAt": "2026-01-01T00:00:00Z"}
+    failed = {**pending, "state": "Failed", "error": "there is a savepoint 'the-end' already"}
+    answers = {
+        f"POST {control.STOP_PATH}": {"accepted": True, "savepoint": pending},
+        f"GET {control.savepoint_path('the-end')}": failed,
+        f"GET {control.STATUS_PATH}": {},
+    }
+    with a_job_that_answers(tmp_path, answers) as manifest:
+        result = invoke("stop", manifest, "--savepoint", "the-end")
+    assert result.exit_code == 2, result.output
+    assert "there is a savepoint 'the-end' already" in result.output and "goes on" in result.output
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("before", [{"state": "Completed", "path": "/ck/monday"}, {"state": "Failed", "error": "no"}])
+def test_what_became_of_an_earlier_savepoint_is_not_told_as_a_new_one(tmp_path: Path, before: dict[str, str]) -> None:
+    known = {"name": "monday", **before}
+    answers = {
+        f"POST {control.SAVEPOINTS_PATH}": known,
+        f"GET {control.savepoint_path('monday')}": known,
+    }
+    with a_job_that_answers(tmp_path, answers) as manifest:
+        result = invoke("savepoint", manifest, "--name", "monday")
+    assert result.exit_code == 2, result.output
+    assert "'monday' was asked for before" in result.output and "choose another name" in result.output
+
+
+@pytest.mark.timeout(20)
+def test_a_stop_with_a_savepoint_is_not_said_to_be_done_where_another_stop_was_first(tmp_path: Path) -> None:
+    with a_job_that_answers(tmp_path, {f"POST {control.STOP_PATH}": {"accepted": True}}) as manifest:
+        result = invoke("stop", manifest, "--savepoint", "the-end")
+    assert result.exit_code == 2, result.output
+    assert "stopping already" in result.output and "'the-end'" in result.output
+
+
 @pytest.mark.parametrize("which", ["..", "a b", "nix"])
 def test_a_savepoint_that_is_not_there_is_told_whatever_its_name(tmp_path: Path, which: str) -> None:
     result = invoke("inspect", write_job(tmp_path), which)
@@ -238,6 +312,15 @@ def test_a_port_that_there_is_not_is_refused(tmp_path: Path) -> None:
     result = invoke("run", write_job(tmp_path), "--port", "999999")
     assert result.exit_code == 2
     assert "999999 is not in the range 0<=x<=65535" in result.output
+
+
+def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_spark(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = invoke("run", write_job(tmp_path), "--port", port)
+    assert result.exit_code == 2, result.output
+    assert f"--port {port}" in result.output and "use" in result.output
 
 
 def test_an_operator_whose_name_is_no_text_is_named_with_its_line(tmp_path: Path) -> None:

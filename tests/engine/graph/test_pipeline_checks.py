@@ -9,6 +9,7 @@ from snapshot_engine.api import Environment, Exchange
 from snapshot_engine.graph.building import Input, Upstream
 from snapshot_engine.graph.call_site import user_location
 from snapshot_engine.graph.job_graph import Partitioning
+from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.logical import EdgeTraits, LogicalEdge, LogicalGraph, Step
 from snapshot_engine.graph.planning import PlanOptions, plan_graph
 from snapshot_engine.graph.problems import PlanError
@@ -23,6 +24,41 @@ def same(row):
 
 def test_an_empty_pipeline_is_told_how_to_begin(problems):
     assert problems(lambda env: None) == ["the pipeline function added nothing: begin with env.from_source(...)"]
+
+
+def test_a_stream_of_another_environment_is_refused(problems, rows, discard):
+    def pipeline(env):
+        strange = Environment().from_source(rows(), name="strange", uid="strange")
+        env.from_source(rows(), name="orders", uid="orders").union(strange).filter(same).sink_to(discard(), uid="out")
+
+    (problem,) = problems(pipeline)
+    line = pipeline.__code__.co_firstlineno + 2
+    assert f"test_pipeline_checks.py:{line}: 'filter same'" in problem
+    assert "'strange' at" in problem and "belongs to another Environment" in problem
+
+
+@pytest.mark.parametrize("name", ["__time__", "__key__", "__weight__"])
+def test_a_source_has_no_column_that_the_engine_adds_itself(problems, rows, discard, name):
+    """It would be taken for that: read as times, keys, or numbers of rows, and shown to nobody."""
+
+    def pipeline(env):
+        env.from_source(rows(city=pa.string(), **{name: pa.int64()}), name="orders", uid="orders").sink_to(discard())
+
+    (problem,) = problems(pipeline)
+    assert f"'orders': column {name!r}" in problem and "rename it" in problem
+
+
+def test_a_timeout_for_silence_is_warned_of_where_nobody_knows_what_is_silent(rows, discard):
+    def pipeline(env):
+        source = env.from_source(rows(ts=pa.int64()), uid="in", parallelism=1)
+        silent = source.with_watermark("ts", idle_timeout="1s").parallelism(1)
+        silent.rebalance().with_watermark("ts", idle_timeout="1s").parallelism(2).sink_to(discard(), uid="out")
+
+    warnings = plan_pipeline(pipeline, options=PlanOptions()).warnings
+    (warning,) = [warning for warning in warnings if "idle_timeout" in warning]
+    line = pipeline.__code__.co_firstlineno + 3
+    assert f"test_pipeline_checks.py:{line}: 'with_watermark'" in warning
+    assert "back pressure" in warning and "right behind the source" in warning
 
 
 def test_a_stream_that_leads_nowhere_is_refused_at_its_line(problems, rows, discard):

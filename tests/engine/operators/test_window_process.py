@@ -141,6 +141,44 @@ def test_what_has_gone_out_does_not_change_with_a_late_record(bench: Any) -> Non
     assert out.records() == [{"n": 1}, {"n": 2}]
 
 
+class Emptying(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, records: Any) -> Any:
+        return [record.pop("n", "gone") for record in records]
+
+
+def test_a_process_function_that_changes_records_changes_them_in_one_result_only(bench: Any) -> None:
+    window = SlidingWindow(10, 5)
+    operator = WindowProcessOperator("process", Emptying(), (HIDDEN_KEY,), window, KEYED, PLAIN, allowed_lateness_ms=50)
+    out = bench.open(operator, PLAIN)
+    operator.process(0, plain(({"n": 1}, 6)))
+    operator.on_watermark(30)
+    operator.process(0, plain(({"n": 2}, 7)))
+    assert out.records() == [1, 1, 1, 2, 1, 2]
+
+
+class Joined(AggregateFunction):
+    """Its accumulator begins as the first record itself, and goes out as it is."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, record: Any, accumulator: Any) -> Any:
+        return record if accumulator is None else added_in_place(accumulator, record)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def test_an_accumulator_that_is_a_record_is_one_sliding_window_s_own(bench: Any) -> None:
+    window = SlidingWindow(10, 5)
+    operator = WindowProcessOperator("aggregate", Joined(), (HIDDEN_KEY,), window, KEYED, PLAIN, allowed_lateness_ms=50)
+    out = bench.open(operator, PLAIN)
+    operator.process(0, plain(({"n": 1}, 6), ({"n": 1}, 7)))
+    operator.on_watermark(30)
+    operator.process(0, plain(({"n": 1}, 8)))
+    assert out.records() == [{"n": 2}, {"n": 2}, {"n": 3}, {"n": 3}]
+
+
 def test_an_aggregate_function_sees_its_own_accumulator(bench: Any) -> None:
     operator, out = opened(bench, "aggregate", Mean(), TumblingWindow(10))
     operator.process(0, rows(("a", 1, 0), ("a", 2, 1), ("b", 5, 1)))

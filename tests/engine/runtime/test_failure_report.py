@@ -11,6 +11,7 @@ import snapshot_engine
 from snapshot_engine.graph.job_graph import OperatorNode
 from snapshot_engine.operators.operator import Operator
 from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.protocol.restarts import Failure
 from snapshot_engine.runtime.chain import OperatorFailed
 from snapshot_engine.runtime.failure_report import (
     SHOWN_FRAMES,
@@ -19,6 +20,7 @@ from snapshot_engine.runtime.failure_report import (
     summary,
     user_traceback,
 )
+from snapshot_engine.runtime.job_result import told
 from snapshot_engine.state.restored_tables import StateSchemaChanged
 from snapshot_engine.storage.errors import CorruptCheckpoint
 
@@ -114,3 +116,13 @@ def test_state_that_cannot_be_read_will_not_be_by_trying_again(error: Exception,
         raise RuntimeError("while opening") from error
 
     assert state_is_unreadable(raised(wrap)) is expected
+
+
+def test_the_history_says_why_and_not_only_where() -> None:
+    wrapped = RuntimeError("window 3")
+    wrapped.__cause__ = KeyError("price")
+    cause = f"UserError: {summary(wrapped)}\nwith more lines\n  at: somewhere"
+    assert told([Failure(1.0, 0, cause), Failure(2.0, 0, cause), Failure(3.0, None, "")]) == [
+        "region 0: UserError: RuntimeError: window 3 caused by KeyError: 'price' (2 times)",
+        "the job: ",
+    ]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from snapshot_engine.runtime.job_settings import JobSettings
+from snapshot_engine.runtime.embedded import open_job_store
+from snapshot_engine.runtime.job_settings import JobSettings, settings_of
 from snapshot_engine.runtime.starting_checkpoint import goes_on, readable_manifests, starting_checkpoint
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.errors import NoSuchCheckpoint
@@ -17,6 +18,7 @@ from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
 from snapshot_engine.wire.control import FIRST_LINE
+from snapshot_engine.wire.manifest import load_manifest
 
 STORAGE = StorageConfig("/nowhere", Layout("ns", "job"))
 
@@ -94,3 +96,45 @@ def test_no_other_state_is_taken_for_what_was_before_any_restore(tmp_path: Path)
     assert store.left_line is None
     with pytest.raises(NoSuchCheckpoint, match=r"before its first restore.*restoreFrom"):
         starting_checkpoint(settings, store)
+
+
+def _by_manifest(folder: Path, spec: str) -> tuple[JobSettings, CheckpointStore]:
+    """As `streamingjob run` starts it, and the driver that it makes."""
+    manifest = folder / "job.yaml"
+    head = "apiVersion: streamingjob.dev/v1alpha1\nkind: StreamingJob\nmetadata: {name: job}\n"
+    manifest.write_text(f"{head}spec: {{pipeline: {{entrypoint: 'job.py:pipeline'}}{spec}}}\n")
+    settings = settings_of(load_manifest(manifest), str(folder / "ck"))
+    driver = open_job_store(settings)
+    driver.acquire(settings.uid, restore_id=settings.restore_id)
+    return settings, driver
+
+
+def test_a_restore_that_the_manifest_asks_for_is_done_once(tmp_path: Path) -> None:
+    settings, driver = _by_manifest(tmp_path, "")
+    saved = _manifest(driver)
+    driver.complete_savepoint(saved, "before")
+    before = _completed(driver)
+    assert starting_checkpoint(settings, driver).checkpoint == before
+
+    settings, driver = _by_manifest(tmp_path, ", restoreFrom: before")
+    assert starting_checkpoint(settings, driver).checkpoint == saved.checkpoint, "the savepoint of that name"
+    after = _completed(driver)
+    settings, driver = _by_manifest(tmp_path, ", restoreFrom: before")
+    assert starting_checkpoint(settings, driver).checkpoint == after, "the job is not rewound once more"
+    assert starting_checkpoint(settings, open_job_store(settings)).checkpoint == after, "nor does a look say so"
+    driver.delete_savepoint("before")
+    assert starting_checkpoint(settings, open_job_store(settings)).checkpoint == after, "nobody needs it any more"
+
+    settings, driver = _by_manifest(tmp_path, "")
+    assert starting_checkpoint(settings, driver).checkpoint == after
+
+
+def test_another_nonce_or_another_restore_in_between_has_it_done_again(tmp_path: Path) -> None:
+    _, driver = _by_manifest(tmp_path, "")
+    saved = {name: _manifest(driver) for name in ("a", "b")}
+    for name, manifest in saved.items():
+        driver.complete_savepoint(manifest, name)
+    for wanted, nonce in (("a", 1), ("a", 2), ("b", 2), ("a", 2)):
+        settings, driver = _by_manifest(tmp_path, f", restoreFrom: {wanted}, restoreNonce: {nonce}")
+        assert starting_checkpoint(settings, driver).checkpoint == saved[wanted].checkpoint
+        _completed(driver)

@@ -52,6 +52,34 @@ class Total:
     seen: list[str]
 
 
+class MoreThanTotal(Total):
+    pass
+
+
+def test_a_value_of_another_class_is_refused_where_it_is_put() -> None:
+    """Not at the next checkpoint, of which the function that put it there knows nothing."""
+    store, wrong = Store(), MoreThanTotal(1, [])
+    store.at("a")
+    total = store.cell(ValueState("total", Total))
+    totals = store.cell(ListState("totals", Total))
+    by_day = store.cell(MapState("by day", str, Total))
+    folded = store.cell(ReducingState("folded", lambda old, new: wrong, Total))
+    folded.add(Total(0, []))
+    totals.add(Total(0, []))
+    by_day.put("monday", Total(0, []))
+    puts = [
+        lambda: total.update(wrong),
+        lambda: totals.add(wrong),
+        lambda: totals.update([wrong]),
+        lambda: by_day.put("tuesday", wrong),
+        lambda: folded.add(Total(0, [])),
+    ]
+    for put in puts:
+        with pytest.raises(TypeError, match="a MoreThanTotal would be Total after a restart"):
+            put()
+    assert (len(totals), len(by_day), folded.get()) == (1, 1, Total(0, []))
+
+
 def test_a_value_belongs_to_its_key_and_has_a_default() -> None:
     store = Store()
     cell = store.cell(ValueState("n", int, default=7))

@@ -50,6 +50,14 @@ class ExchangeRestore:
         edges = [edge for edge in self._cut(self._graph.graph.edges) if self._graph.exchange_of(edge).stored]
         return {uid for edge in edges for uid in (written_uid(edge), read_uid(edge))}
 
+    def begun_anew(self, vertex: str) -> set[str]:
+        """The uids under which a subtask that had finished counts channels that there are no more: their records are
+        part of the state of whoever read them."""
+        graph = self._graph.graph
+        edges = self._cut([*graph.outputs_of(vertex), *graph.inputs_of(vertex)])
+        logged = [edge for edge in edges if self._graph.exchange_of(edge).replays and self._rescaled(edge)]
+        return {uid for edge in logged for uid in (written_uid(edge), read_uid(edge))}
+
     def _cut(self, edges: Iterable[JobEdge]) -> list[JobEdge]:
         return [edge for edge in edges if self._graph.exchange_of(edge) is not Exchange.PIPELINED]
 
