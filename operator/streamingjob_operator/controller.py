@@ -71,8 +71,10 @@ class Controller:
         if deleted:
             self._forget(uid)
             return
-        self.store.put_job(body)
-        self.queue.add(uid)
+        # What the operator has written itself is no news: or a job that is refused something, in other words each time,
+        # would be looked at without a pause.
+        if self.store.put_job(body):
+            self.queue.add(uid)
 
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
