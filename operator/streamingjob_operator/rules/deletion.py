@@ -47,12 +47,23 @@ def _continue(draft: Draft) -> None:
 
 def _begin(draft: Draft) -> None:
     target = _hash_to_clean_by(draft)
-    if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
+    under_way = _savepoint_under_way(draft)
+    if draft.policy.savepoint_on_deletion and under_way is not None:
+        begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=under_way)
+        draft.announce(Reason.DELETING, f"Stopping with savepoint {under_way}, and then the job is deleted")
+    elif draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
         name = naming.savepoint_name("deletion", draft.observation.job.uid)
         begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=name)
         draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
     else:
         begin(draft, OperationKind.DELETE, OperationStep.KILL, target=target)
+
+
+def _savepoint_under_way(draft: Draft) -> str | None:
+    """The driver may have been told to stop with it already, and ends with no other."""
+    operation = draft.status.operation
+    stops = operation is not None and operation.step is OperationStep.STOP
+    return operation.savepoint_name if operation is not None and stops else None
 
 
 def _hash_to_clean_by(draft: Draft) -> str | None:
