@@ -8,7 +8,7 @@ from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinali
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, SavepointRecord
-from streamingjob_operator.rules.driver import FATAL_EXITS
+from streamingjob_operator.rules.driver import FATAL_EXITS, is_cut_off
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint, stand_still
 from streamingjob_operator.rules.steps import savepoint_failure
@@ -85,7 +85,7 @@ def _continue_stop(draft: Draft) -> None:
     pod = draft.observation.driver_pod()
     if pod is None or pod.ended:
         _after_driver(draft)
-    elif savepoint_failure(draft) is not None:  # announced when it was listed
+    elif savepoint_failure(draft) is not None or is_cut_off(draft, pod):  # what this means is announced, too
         _kill(draft)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         message = f"No savepoint after {draft.policy.savepoint_timeout:.0f} s; the job is deleted without one"

@@ -9,7 +9,7 @@ from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
-from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end
+from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end, is_cut_off
 from streamingjob_operator.rules.executors import notes_on_slots
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
@@ -209,6 +209,8 @@ def _continue_stop(draft: Draft) -> None:
         _finish_stop(draft, pod)
     elif (failure := savepoint_failure(draft)) is not None:
         _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, failure)
+    elif is_cut_off(draft, pod):
+        _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, f"{pod.name} does not answer, and its node is unreachable")
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         waited = f"no end after {draft.policy.savepoint_timeout:.0f} s"
         _give_up_savepoint(draft, Reason.SAVEPOINT_TIMED_OUT, waited)
