@@ -108,7 +108,8 @@ def _update(draft: Draft, record: SavepointRecord, reported: SavepointStatus) ->
     """Also one that was given up may be completed in the end, by a driver that was left running."""
     if record.state is SavepointState.COMPLETED or reported.state in (record.state, SavepointState.PENDING):
         return
-    record.state, record.path, record.error = reported.state, reported.path, reported.error
+    record.state, record.path = reported.state, reported.path
+    record.error = fit(reported.error) if reported.error else None
     record.completed_at = reported.completed_at
     if reported.state is SavepointState.COMPLETED:
         draft.announce(Reason.SAVEPOINT_COMPLETED, f"Savepoint {record.name} is at {record.path}")
