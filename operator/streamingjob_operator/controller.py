@@ -230,8 +230,7 @@ class Controller:
             self._forget_pods_of_gone_jobs(before)
         for uid, job in lists.jobs.items():
             news = self.store.put_job(job, known_when_asked=known.get(uid))
-            if self.store.pod_events[uid] == before[uid]:
-                news = self.store.replace_pods(uid, lists.pods.get(uid, [])) or news
+            news = self.store.replace_pods(uid, lists.pods.get(uid, []), asked_after=before[uid]) or news
             if news:
                 self.queue.add(uid)
 
