@@ -1,6 +1,7 @@
 """Does what was decided. Every action may be repeated; what was learnt goes into the job's memory."""
 
 import logging
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from streamingjob_operator.manifests.driver_pod import (
     build_driver_pod,
     build_planner_pod,
 )
-from streamingjob_operator.manifests.executor_template import build_executor_template
+from streamingjob_operator.manifests.executor_template import build_executor_probe
 from streamingjob_operator.manifests.ownership import Belonging, Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
@@ -112,10 +113,10 @@ class Actor:
             case a.LaunchDriver(driver):
                 return await self._launch_driver(job, driver, memory)
             case a.LaunchPlanner(spec_hash, restore):
-                stored = await self._specs.read(job, spec_hash)
+                stored = await self._read_with_surroundings(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_planner_pod(_owner(job), stored, restore))
             case a.LaunchCleaner(spec_hash):
-                stored = await self._specs.read(job, spec_hash)
+                stored = await self._read_with_surroundings(job, spec_hash)
                 await self._owned.ensure(PODS, _owner(job), build_cleaner_pod(_owner(job), stored))
             case a.DeletePod(name, uid, force):
                 await self._kube.delete(PODS, job.namespace, name, uid=uid, grace=0 if force else None)
@@ -135,14 +136,14 @@ class Actor:
 
     async def _dry_run(self, job: Job, spec_hash: str) -> str | None:
         """What the API server says against the driver's or the executors' pods; None if it would take them."""
-        stored = await self._specs.read(job, spec_hash)
-        await self._ensure_surroundings(job, stored)
+        stored = await self._read_with_surroundings(job, spec_hash)
         probe = DriverRecord(
             generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
         )
-        executor = build_executor_template(_owner(job), stored.spec)
-        executor["metadata"]["namespace"] = job.namespace
-        pods = {"driver": build_driver_pod(_owner(job), stored, probe), "executor": executor}
+        pods = {
+            "driver": build_driver_pod(_owner(job), stored, probe),
+            "executor": build_executor_probe(_owner(job), stored.spec),
+        }
         for part, pod in pods.items():
             # No name of a real pod can be in the way.
             unnamed = {key: value for key, value in pod["metadata"].items() if key != "name"}
@@ -150,13 +151,21 @@ class Actor:
             try:
                 await self._kube.create(PODS, probed, dry_run=True)
             except ApiError as error:
-                message = f"the API server refuses the {part} pod ({_origin(part, error)}): {error.message}"
+                # The generated name is another one each time, and would make the same message news.
+                said = re.sub(f"{probe.pod_name}-[a-z0-9]+", probe.pod_name, error.message)
+                message = f"the API server refuses the {part} pod ({_origin(part, error)}): {said}"
                 if error.blames_the_object:
                     return message
                 # What runs counts against the quota, too, and may go before the new pods come.
                 if "exceeded quota" not in error.message:
                     raise ApiError(error.status, error.reason, message) from error
         return None
+
+    async def _read_with_surroundings(self, job: Job, spec_hash: str) -> StoredSpec:
+        """A stored spec, and all that a pod made of it needs to start: somebody may have deleted it meanwhile."""
+        stored = await self._specs.read(job, spec_hash)
+        await self._ensure_surroundings(job, stored)
+        return stored
 
     async def _ensure_surroundings(self, job: Job, stored: StoredSpec) -> None:
         owner = _owner(job)
@@ -170,8 +179,7 @@ class Actor:
 
     async def _launch_driver(self, job: Job, driver: DriverRecord, memory: JobMemory) -> bool:
         try:
-            stored = await self._specs.read(job, driver.spec_hash)
-            await self._ensure_surroundings(job, stored)
+            stored = await self._read_with_surroundings(job, driver.spec_hash)
             body = await self._owned.ensure(PODS, _owner(job), _render_driver(job, stored, driver))
         except ApiError as error:
             if not error.is_refusal:

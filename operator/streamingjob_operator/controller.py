@@ -71,8 +71,10 @@ class Controller:
         if deleted:
             self._forget(uid)
             return
-        self.store.put_job(body)
-        self.queue.add(uid)
+        # What the operator has written itself is no news: or a job that is refused something, in other words each time,
+        # would be looked at without a pause.
+        if self.store.put_job(body):
+            self.queue.add(uid)
 
     def pod_seen(self, body: dict[str, Any], *, deleted: bool) -> None:
         uid = self.store.drop_pod(body) if deleted else self.store.put_pod(body)
@@ -228,8 +230,7 @@ class Controller:
             self._forget_pods_of_gone_jobs(before)
         for uid, job in lists.jobs.items():
             news = self.store.put_job(job, known_when_asked=known.get(uid))
-            if self.store.pod_events[uid] == before[uid]:
-                news = self.store.replace_pods(uid, lists.pods.get(uid, [])) or news
+            news = self.store.replace_pods(uid, lists.pods.get(uid, []), asked_after=before[uid]) or news
             if news:
                 self.queue.add(uid)
 

@@ -6,6 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from snapshot_engine.wire.manifest import ManifestError, validate_job
+from snapshot_engine.wire.quantities import ACCEPTED_BEFORE
+from streamingjob_operator import naming
 from streamingjob_operator.pods import read_time
 from streamingjob_operator.resource import Job, StreamingJobStatus
 
@@ -17,9 +19,10 @@ def read_job(body: dict[str, Any]) -> Job:
     metadata = body["metadata"]
     created = read_time(metadata["creationTimestamp"])
     assert created is not None, "the API server always sets it"
-    spec, spec_error = None, None
+    spec, spec_error, status = None, None, _read_status(body)
+    context = ACCEPTED_BEFORE if _runs(body.get("spec") or {}, status) else None
     try:
-        spec = validate_job({**body, "status": None}, "").spec
+        spec = validate_job({**body, "status": None}, "", context=context).spec
     except ManifestError as error:
         spec_error = "; ".join(problem.removeprefix(": ") for problem in error.problems)
     return Job(
@@ -33,9 +36,16 @@ def read_job(body: dict[str, Any]) -> Job:
         spec=spec,
         spec_error=spec_error,
         raw_spec=body.get("spec") or {},
-        status=_read_status(body),
+        status=status,
         created_at=created,
     )
+
+
+def _runs(raw_spec: dict[str, Any], status: StreamingJobStatus) -> bool:
+    """Whether this very spec runs already, or ran last: then it was accepted, be it by an earlier release."""
+    present = status.driver or status.launch
+    running = present.spec_hash if present is not None else status.last_good_hash
+    return running is not None and running == naming.spec_hash(raw_spec)
 
 
 def _read_status(body: dict[str, Any]) -> StreamingJobStatus:

@@ -8,6 +8,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 60.0
+MOST_DOUBLINGS = 10
+"""Of the wait between retries, which is at its longest long before; the power would outgrow a float some day."""
 
 Work = Callable[[str], Awaitable[float | None]]
 """Works on a key, and says after how many seconds it should be looked at again; None for not on its own."""
@@ -84,7 +86,7 @@ class KeyedQueue:
     def _next_retry(self, key: str) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        return min(FIRST_RETRY_SECONDS * 2.0**failures, LAST_RETRY_SECONDS)
+        return min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, MOST_DOUBLINGS), LAST_RETRY_SECONDS)
 
     def _cancel_timer(self, key: str) -> None:
         timer = self._timers.pop(key, None)

@@ -66,16 +66,24 @@ def spec_hash(raw_spec: dict[str, Any]) -> str:
     if isinstance(recovery, dict):
         kept = {key: value for key, value in recovery.items() if key not in RECOVERY_FIELDS_WITHOUT_RESTART}
         relevant["recovery"] = kept
-    return _short_hash(relevant)
+    return _short_hash(_without_empty(relevant) | _verbatim(raw_spec))
+
+
+def _verbatim(raw_spec: dict[str, Any]) -> dict[str, Any]:
+    """What the pipeline's function is given: there an empty block, or null, says something else than none."""
+    pipeline = raw_spec.get("pipeline")
+    if not (isinstance(pipeline, dict) and pipeline.get("args")):
+        return {}
+    return {"pipeline": {**_without_empty(pipeline), "args": pipeline["args"]}}
 
 
 def attempt_hash(raw_spec: dict[str, Any]) -> str:
     """Names the way to a spec, as `spec_hash` names the spec."""
-    return _short_hash({key: value for key, value in raw_spec.items() if key in FIELDS_OF_AN_ATTEMPT})
+    return _short_hash(_without_empty({key: value for key, value in raw_spec.items() if key in FIELDS_OF_AN_ATTEMPT}))
 
 
 def _short_hash(document: dict[str, Any]) -> str:
-    canonical = json.dumps(_without_empty(document), sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 
@@ -100,7 +108,8 @@ def driver_pod_name(job: str, generation: int) -> str:
 def planner_pod_name(job: str, hashed: str, restore: RestorePoint | None = None) -> str:
     """Each for one spec and one state to start from: what it says is said of both."""
     if restore is not None:
-        hashed = _short_hash({"spec": hashed, "path": restore.path, "ignoreState": restore.ignore_state})
+        document = {"spec": hashed, "path": restore.path, "ignoreState": restore.ignore_state}
+        hashed = _short_hash(_without_empty(document))
     return f"{job}-plan-{hashed}"
 
 

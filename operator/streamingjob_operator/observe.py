@@ -60,11 +60,9 @@ class Observer:
 
     async def list_pods(self, job: Job) -> bool:
         """Ask the API server itself; True if the watch had not shown it yet."""
-        while True:
-            before = self._store.pod_events[job.uid]
-            bodies = await self._kube.list(PODS, job.namespace, labels=f"{naming.UID_LABEL}={job.uid}")
-            if self._store.pod_events[job.uid] == before:
-                return self._store.replace_pods(job.uid, bodies)
+        asked_after = self._store.pod_events[job.uid]
+        bodies = await self._kube.list(PODS, job.namespace, labels=f"{naming.UID_LABEL}={job.uid}")
+        return self._store.replace_pods(job.uid, bodies, asked_after=asked_after)
 
     def _absence_matters(self, job: Job, memory: JobMemory) -> bool:
         """Whether something would be done because a pod is missing: then it must really be missing."""

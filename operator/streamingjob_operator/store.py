@@ -9,6 +9,9 @@ from streamingjob_operator.pods import view_node, view_pod
 
 Body = dict[str, Any]
 
+EVENTS_REMEMBERED = 10_000
+"""Of a job's pods: more than come while a list is on its way, and there may be two."""
+
 
 class Store:
     def __init__(self) -> None:
@@ -20,6 +23,8 @@ class Store:
         the job's."""
         self.pod_events: Counter[str] = Counter()
         """By job uid: how many the watch has shown. A list that was asked for before the last one may be older."""
+        self._last_events: dict[str, dict[tuple[str, str], int]] = {}
+        """By job uid, then by namespace and name: the number of a pod's last event."""
 
     def put_job(self, body: Body, *, known_when_asked: str | None = None) -> bool:
         """Keeps the newer of what is known and what is given: a watch may lag behind the operator's own writes.
@@ -42,6 +47,7 @@ class Store:
         for key in [key for key in self._pods if key[0] == uid]:
             del self._pods[key]
         self.pod_events.pop(uid, None)
+        self._last_events.pop(uid, None)
 
     def versions(self) -> dict[str, str]:
         """By job uid: the resourceVersion that is known."""
@@ -62,8 +68,13 @@ class Store:
         if job_uid is not None:
             view = view_pod(body)
             self._pods.setdefault((job_uid, body["metadata"]["namespace"]), {})[view.name] = view
-            self.pod_events[job_uid] += 1
+            self._count_event(job_uid, body)
         return str(job_uid) if job_uid is not None else None
+
+    def _count_event(self, job_uid: str, body: Body) -> None:
+        self.pod_events[job_uid] += 1
+        which = (body["metadata"]["namespace"], body["metadata"]["name"])
+        self._last_events.setdefault(job_uid, {})[which] = self.pod_events[job_uid]
 
     def drop_pod(self, body: Body) -> str | None:
         metadata = body["metadata"]
@@ -73,17 +84,27 @@ class Store:
         if known is not None and known.uid == metadata["uid"]:
             del pods[metadata["name"]]
         if job_uid is not None:
-            self.pod_events[job_uid] += 1
+            self._count_event(job_uid, body)
         return str(job_uid) if job_uid is not None else None
 
-    def replace_pods(self, job_uid: str, bodies: list[Body]) -> bool:
-        """Set all pods of a job to what a fresh list showed; True if that was news."""
+    def replace_pods(self, job_uid: str, bodies: list[Body], *, asked_after: int) -> bool:
+        """Set all pods of a job to what a fresh list showed; True if that was news.
+
+        The list was asked for after so many events. A pod that the watch has shown since is left as it was shown: the
+        list may be older.
+        """
         job = self.jobs.get(job_uid)
         if job is None:
             return False
         namespace = job["metadata"]["namespace"]
         own = [view_pod(body) for body in bodies if body["metadata"]["namespace"] == namespace]
-        before, fresh = self._pods.get((job_uid, namespace), {}), {view.name: view for view in own}
+        before, listed = self._pods.get((job_uid, namespace), {}), {view.name: view for view in own}
+        last_events = self._last_events.get(job_uid, {})
+        shown = {name for (where, name), last in last_events.items() if last > asked_after and where == namespace}
+        oldest = asked_after - EVENTS_REMEMBERED
+        self._last_events[job_uid] = {which: last for which, last in last_events.items() if last > oldest}
+        fresh = {name: view for name, view in listed.items() if name not in shown}
+        fresh |= {name: view for name, view in before.items() if name in shown}
         self._pods[job_uid, namespace] = fresh
         return fresh != before
 

@@ -53,6 +53,7 @@ class World:
         self.dry_run_answer: str | None = None
         self.refuse_launch: str | None = None
         self.refused: Refusal | None = None
+        self.hindrance: Refusal | None = None
         self.driver_log: str | None = None
         self.losses_told: set[Any] = set()
         self.stop_accepted = False
@@ -92,6 +93,7 @@ class World:
             silent_since=self.silent_since,
             dry_runs=self.dry_runs,
             refused_launch=self.refused,
+            hindrance=self.hindrance,
             driver_log=self.driver_log,
             losses_told=frozenset(self.losses_told),
             stop_accepted=self.stop_accepted,

@@ -102,3 +102,13 @@ async def test_a_forgotten_key_is_not_worked_on_again(queue, worked):
     queue.forget("a")
     await asyncio.sleep(0.1)
     assert worked.keys == []
+
+
+async def test_a_key_that_fails_for_a_day_ends_nothing(queue, worked):
+    worked.fail = {"a"}
+    queue._failures["a"] = 2000
+    queue.add("a")
+    await until(lambda: worked.keys)
+    queue.add("b")
+    await until(lambda: "b" in worked.keys)
+    assert queue._next_retry("a") == 60.0

@@ -41,3 +41,14 @@ def test_names_of_the_longest_job_fit_where_they_are_used():
     ]
     assert all(len(name) <= 63 for name in names[1:])
     assert len(names[0]) <= 253, "a ConfigMap's name is no label"
+
+
+def test_what_the_pipeline_is_given_counts_to_the_letter():
+    """An empty filter is not the same as none."""
+
+    def hashed(args):
+        return naming.spec_hash({"pipeline": {"entrypoint": "a:b", "args": args}})
+
+    given = [{}, {"filter": {}}, {"filter": None}, {"filter": {"a": None}}]
+    assert len({hashed(args) for args in given}) == len(given)
+    assert hashed({}) == naming.spec_hash({"pipeline": {"entrypoint": "a:b"}})

@@ -14,6 +14,7 @@ from snapshot_engine.cli.errors import exit_code_of
 from snapshot_engine.runtime import driver
 from snapshot_engine.runtime.job_result import JobResult
 from snapshot_engine.wire.status import (
+    MAX_TERMINATION_MESSAGE_BYTES,
     TERMINATION_MESSAGE_PATH,
     ExitCode,
     JobStatus,
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 CRASH = 1
 LONGEST_ERROR = 2000
+MOST_BYTES_OF_A_CHARACTER = 6
+"""As in \\u0001."""
 
 
 def drive() -> int:
@@ -93,4 +96,14 @@ def _describe(phase: Phase, generation: int, status: JobStatus | None, error: st
 def _leave(report: TerminationReport) -> None:
     """Kubernetes keeps what is written there with the pod."""
     with contextlib.suppress(OSError):  # not in a pod
-        Path(TERMINATION_MESSAGE_PATH).write_text(report.model_dump_json(by_alias=True, exclude_none=True))
+        Path(TERMINATION_MESSAGE_PATH).write_bytes(_as_much_as_is_kept(report))
+
+
+def _as_much_as_is_kept(report: TerminationReport) -> bytes:
+    text = report.model_dump_json(by_alias=True, exclude_none=True).encode()
+    excess = len(text) - MAX_TERMINATION_MESSAGE_BYTES
+    if excess <= 0 or not report.error:
+        return text
+    # Never too much at once: no character takes more bytes in JSON.
+    end = len(report.error) - max(excess // MOST_BYTES_OF_A_CHARACTER, 1)
+    return _as_much_as_is_kept(report.model_copy(update={"error": report.error[:end]}))

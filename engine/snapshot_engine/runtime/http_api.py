@@ -71,7 +71,8 @@ class HttpApi:
             return _error(400, "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()))
 
     def _knows_token(self, request: web.Request) -> bool:
-        return hmac.compare_digest(request.headers.get("Authorization", ""), f"Bearer {self._token}")
+        given = request.headers.get("Authorization", "")  # of whatever bytes
+        return hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {self._token}".encode())
 
     async def _status(self, request: web.Request) -> web.Response:
         """Held until there is something new, for as long as the caller wants to wait."""

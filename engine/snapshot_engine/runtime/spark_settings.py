@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,6 @@ def kubernetes_settings(
     standby ones."""
     spec = job.spec
     heap, overhead = split_executor_memory(spec.executor.memory)
-    prefix = job.metadata.name[: LONGEST_POD_NAME_PREFIX - 1 - len(str(pod.generation))]
     return {
         **spec.spark_conf,
         **OWNED_SETTINGS,
@@ -89,7 +89,7 @@ def kubernetes_settings(
         "spark.kubernetes.driver.pod.name": pod.name,
         "spark.kubernetes.container.image": spec.image or "",
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy.value,
-        "spark.kubernetes.executor.podNamePrefix": f"{prefix}-{pod.generation}",
+        "spark.kubernetes.executor.podNamePrefix": _pod_name_prefix(job.metadata.name, pod.generation),
         f"spark.kubernetes.executor.label.{control.GENERATION_LABEL}": str(pod.generation),
         # By address and not by the service's name, behind which an older driver may still be.
         "spark.driver.host": pod.ip,
@@ -101,6 +101,14 @@ def kubernetes_settings(
         "spark.executor.memoryOverhead": f"{overhead}m",
         **_cpu_settings(executor_template),
     }
+
+
+def _pod_name_prefix(job: str, generation: int) -> str:
+    room = LONGEST_POD_NAME_PREFIX - 1 - len(str(generation))
+    if len(job) > room:  # cut short, it could be another job's as well
+        mark = hashlib.sha256(job.encode()).hexdigest()[:6]
+        job = f"{job[: room - 1 - len(mark)]}-{mark}"
+    return f"{job}-{generation}"
 
 
 def split_executor_memory(whole: int) -> tuple[int, int]:

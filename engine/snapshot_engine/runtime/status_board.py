@@ -280,6 +280,7 @@ class StatusBoard(JobEvents):
         self._note(transition=outcome.savepoint is not None or is_first)
 
     def checkpoint_aborted(self, action: Abort) -> None:
+        reason = action.reason[:LONGEST_MESSAGE]
         self._under_way.pop(action.checkpoint, None)
         self._history.append(
             CheckpointEntry(
@@ -287,19 +288,19 @@ class StatusBoard(JobEvents):
                 outcome=CheckpointOutcome.ABORTED,
                 triggered_at=at(action.triggered_at),
                 completed_at=now(),
-                reason=action.reason,
+                reason=reason,
             )
         )
         self._show_history()
         checkpoint = self.status.checkpoint
         checkpoint.failed += 1
         checkpoint.consecutive_failures += action.failed
-        checkpoint.last_failure = action.reason
+        checkpoint.last_failure = reason
         if action.savepoint is not None:
             known = self.savepoint(action.savepoint)
             if known is not None:
                 known.state = SavepointState.FAILED
-                known.error = action.reason
+                known.error = reason
         self._note(transition=action.savepoint is not None)
 
     def _describe_last(self, manifest: Manifest, uri: str | None) -> None:

@@ -87,12 +87,16 @@ def _refuse_circles(node: yaml.Node, origin: str, above: tuple[yaml.Node, ...] =
 
 
 def validate_job(
-    document: Mapping[str, Any], origin: str, node: yaml.Node | None = None, overrides: Iterable[str] = ()
+    document: Mapping[str, Any],
+    origin: str,
+    node: yaml.Node | None = None,
+    overrides: Iterable[str] = (),
+    context: Mapping[str, bool] | None = None,
 ) -> StreamingJob:
     """The typed job of a plain document. For messages: ``node`` has the lines, if the document came from text, and
     ``overrides`` are what was not in it."""
     try:
-        return StreamingJob.model_validate(document)
+        return StreamingJob.model_validate(document, context=context)
     except ValidationError as error:
         details = error.errors(include_url=False)
         places = [(_override_of(detail["loc"], overrides), _line_of(node, detail["loc"]), detail) for detail in details]

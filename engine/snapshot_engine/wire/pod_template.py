@@ -8,6 +8,18 @@ _LISTS_OF_A_POD = {"containers": "name", "initContainers": "name", "volumes": "n
 _LISTS_OF_A_CONTAINER = {"env": "name", "envFrom": None, "ports": "containerPort", "volumeMounts": "mountPath"}
 
 
+# Of a whole pod, which may be given as well.
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+
+
+def find_ignored(template: Mapping[str, Any]) -> str | None:
+    """What is in the template and would not be merged, as a sentence."""
+    ignored = sorted(set(template) - set(_FIELDS))
+    if not ignored:
+        return None
+    return f"{', '.join(ignored)} would be ignored: a pod template has metadata and spec; a pod's fields belong in spec"
+
+
 def find_misshapen(template: Mapping[str, Any]) -> list[str]:
     """What cannot be merged into a pod, one sentence each; none if it can."""
     return [*_in_metadata(template), *_in_spec(template)]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from snapshot_engine.wire.model import StrictModel, TolerantModel
-from snapshot_engine.wire.pod_template import find_misshapen
+from snapshot_engine.wire.pod_template import find_ignored, find_misshapen
 from snapshot_engine.wire.quantities import ByteSize, Duration, PositiveDuration, was_accepted_before
 from snapshot_engine.wire.spark_conf import why_refused
 
@@ -53,8 +53,10 @@ TOO_LITTLE_EXECUTOR_MEMORY = (
 )
 
 
-def _can_be_merged(template: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    misshapen = find_misshapen(template)
+def _can_be_merged(template: dict[str, JsonValue], info: ValidationInfo) -> dict[str, JsonValue]:
+    misshapen, ignored = find_misshapen(template), find_ignored(template)
+    if ignored is not None and not was_accepted_before(info):
+        misshapen.append(ignored)
     if misshapen:
         raise ValueError("; ".join(misshapen))
     return template

@@ -139,7 +139,7 @@ class CheckpointStatus(TolerantModel):
     last_failure: str | None = None
     in_progress: list[int] = Field(default_factory=list)
     under_way: list[CheckpointProgress] = Field(default_factory=list)
-    history: list[CheckpointEntry] = Field(default_factory=list, max_length=MAX_HISTORY_ENTRIES)
+    history: list[CheckpointEntry] = Field(default_factory=list)
 
 
 class SavepointStatus(TolerantModel):
@@ -236,12 +236,12 @@ class JobStatus(TolerantModel):
     started_at: AwareDatetime | None = None
     regions: list[RegionStatus] = Field(default_factory=list)
     checkpoint: CheckpointStatus = Field(default_factory=CheckpointStatus)
-    savepoints: list[SavepointStatus] = Field(default_factory=list, max_length=MAX_REPORTED_SAVEPOINTS)
+    savepoints: list[SavepointStatus] = Field(default_factory=list)
     executors: list[ExecutorStatus] = Field(default_factory=list)
     slots: SlotStatus = Field(default_factory=SlotStatus)
     slot_places: list[SlotPlace] = Field(default_factory=list)
     restarts: int = 0
-    restart_history: list[RestartEntry] = Field(default_factory=list, max_length=MAX_HISTORY_ENTRIES)
+    restart_history: list[RestartEntry] = Field(default_factory=list)
     vertices: list[VertexStatus] = Field(default_factory=list)
     error: str | None = None
 
@@ -280,4 +280,4 @@ class TerminationReport(TolerantModel):
     checkpoint_path: str | None = None
     savepoint_path: str | None = None
     restarts: int = 0
-    error: Annotated[str, Field(max_length=2000)] | None = None
+    error: str | None = None

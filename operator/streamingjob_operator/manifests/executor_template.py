@@ -3,6 +3,7 @@
 from typing import Any
 
 from snapshot_engine.wire.control import EXECUTOR_CONTAINER_NAME, SECRETS_DIRECTORY, SPARK_SECRET_FILE
+from snapshot_engine.wire.quantities import format_bytes
 from snapshot_engine.wire.spec import StreamingJobSpec
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.ownership import Owner
@@ -36,6 +37,21 @@ def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, A
         },
     }
     return merge_pod_template(pod, spec.executor.pod_template)
+
+
+def build_executor_probe(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]:
+    """An executor pod as Spark makes it of the template, as far as quotas and limits of the namespace look at it."""
+    pod = build_executor_template(owner, spec)
+    container = next(each for each in pod["spec"]["containers"] if each["name"] == EXECUTOR_CONTAINER_NAME)
+    given = container.get("resources") or {}
+    memory = {"memory": format_bytes(spec.executor.memory)}
+    container["resources"] = {
+        **given,
+        "requests": {"cpu": str(spec.executor.cores), **(given.get("requests") or {}), **memory},
+        "limits": {**(given.get("limits") or {}), **memory},
+    }
+    pod["metadata"]["namespace"] = owner.namespace
+    return pod
 
 
 def _container(spec: StreamingJobSpec) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from streamingjob_operator.actions import DeletePod, LaunchCleaner, RemoveFinali
 from streamingjob_operator.draft import Draft
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import JobPhase, OperationKind, OperationStep, Reason, SavepointRecord
-from streamingjob_operator.rules.driver import FATAL_EXITS
+from streamingjob_operator.rules.driver import FATAL_EXITS, is_cut_off
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import begin, driver_can_take_a_savepoint, stand_still
 from streamingjob_operator.rules.steps import savepoint_failure
@@ -47,12 +47,23 @@ def _continue(draft: Draft) -> None:
 
 def _begin(draft: Draft) -> None:
     target = _hash_to_clean_by(draft)
-    if draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
+    under_way = _savepoint_under_way(draft)
+    if draft.policy.savepoint_on_deletion and under_way is not None:
+        begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=under_way)
+        draft.announce(Reason.DELETING, f"Stopping with savepoint {under_way}, and then the job is deleted")
+    elif draft.policy.savepoint_on_deletion and driver_can_take_a_savepoint(draft):
         name = naming.savepoint_name("deletion", draft.observation.job.uid)
         begin(draft, OperationKind.DELETE, OperationStep.STOP, target=target, savepoint=name)
         draft.announce(Reason.DELETING, f"Stopping with savepoint {name} before the job is deleted")
     else:
         begin(draft, OperationKind.DELETE, OperationStep.KILL, target=target)
+
+
+def _savepoint_under_way(draft: Draft) -> str | None:
+    """The driver may have been told to stop with it already, and ends with no other."""
+    operation = draft.status.operation
+    stops = operation is not None and operation.step is OperationStep.STOP
+    return operation.savepoint_name if operation is not None and stops else None
 
 
 def _hash_to_clean_by(draft: Draft) -> str | None:
@@ -74,7 +85,7 @@ def _continue_stop(draft: Draft) -> None:
     pod = draft.observation.driver_pod()
     if pod is None or pod.ended:
         _after_driver(draft)
-    elif savepoint_failure(draft) is not None:  # announced when it was listed
+    elif savepoint_failure(draft) is not None or is_cut_off(draft, pod):  # what this means is announced, too
         _kill(draft)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         message = f"No savepoint after {draft.policy.savepoint_timeout:.0f} s; the job is deleted without one"

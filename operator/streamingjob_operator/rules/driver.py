@@ -142,10 +142,20 @@ def describe_end(pod: PodView) -> str:
     return f"exited with code {end.code} ({end.reason}){detail}"
 
 
+def is_cut_off(draft: Draft, pod: PodView) -> bool:
+    """It is silent, and nobody can say that it still runs."""
+    since = draft.observation.silent_since
+    return _is_out_of_reach(draft, pod) and since is not None and draft.has_passed(since, SILENT_AFTER_SECONDS)
+
+
+def _is_out_of_reach(draft: Draft, pod: PodView) -> bool:
+    node = draft.observation.node_of(pod)
+    return node is not None and node.unreachable
+
+
 def _watch_silence(draft: Draft, pod: PodView) -> None:
     """Silence alone replaces nobody: the operator may be the one who is cut off."""
-    node = draft.observation.node_of(pod)
-    cut_off = node is not None and node.unreachable
+    cut_off = _is_out_of_reach(draft, pod)
     since = draft.observation.silent_since
     if since is None or not draft.has_passed(since, SILENT_AFTER_SECONDS):
         return

@@ -1,7 +1,7 @@
 """Takes over what the JobMaster reports into the job's status."""
 
 from snapshot_engine.wire.status import JobStatus, Phase, RegionState, RegionStatus
-from streamingjob_operator.draft import Draft
+from streamingjob_operator.draft import Draft, fit
 from streamingjob_operator.resource import MAX_STATUS_REGIONS, CheckpointSummary, Reason
 
 _AT_WORK = (RegionState.RUNNING, RegionState.FINISHED)
@@ -38,18 +38,28 @@ def _take_over_regions(draft: Draft, report: JobStatus) -> None:
     draft.status.regions_ready = f"{at_work}/{len(report.regions)}"
     in_trouble_first = sorted(report.regions, key=lambda region: (region.state in _AT_WORK, -region.restarts))
     shown = {region.id for region in in_trouble_first[:MAX_STATUS_REGIONS]}
-    draft.status.regions = [region for region in report.regions if region.id in shown]
+    draft.status.regions = [_shortened(region) for region in report.regions if region.id in shown]
+
+
+def _shortened(region: RegionStatus) -> RegionStatus:
+    """A driver of another release may not know how much the API server takes."""
+    failure = region.last_failure
+    if failure is None:
+        return region
+    return region.model_copy(update={"last_failure": failure.model_copy(update={"message": fit(failure.message)})})
 
 
 def _take_over_checkpoint(draft: Draft, report: JobStatus) -> None:
     reported = report.checkpoint
     draft.note_completed(reported.path)
+    last_failure = fit(reported.last_failure) if reported.last_failure else None
     if reported.last_completed_id is None:
         # A driver that has completed none yet does not undo what its predecessor completed.
         draft.status.checkpoint.failed = reported.failed
-        draft.status.checkpoint.last_failure = reported.last_failure
+        draft.status.checkpoint.last_failure = last_failure
         return
     draft.status.checkpoint = CheckpointSummary.model_validate(reported.to_wire())
+    draft.status.checkpoint.last_failure = last_failure
 
 
 def _announce_recovered_regions(draft: Draft, report: JobStatus) -> None:

@@ -108,7 +108,8 @@ def _update(draft: Draft, record: SavepointRecord, reported: SavepointStatus) ->
     """Also one that was given up may be completed in the end, by a driver that was left running."""
     if record.state is SavepointState.COMPLETED or reported.state in (record.state, SavepointState.PENDING):
         return
-    record.state, record.path, record.error = reported.state, reported.path, reported.error
+    record.state, record.path = reported.state, reported.path
+    record.error = fit(reported.error) if reported.error else None
     record.completed_at = reported.completed_at
     if reported.state is SavepointState.COMPLETED:
         draft.announce(Reason.SAVEPOINT_COMPLETED, f"Savepoint {record.name} is at {record.path}")
@@ -139,10 +140,15 @@ def drop_old_own_savepoints(draft: Draft) -> None:
         return
     own = [record for record in draft.status.savepoints if record.trigger is not SavepointTrigger.USER]
     completed = [record for record in own if record.path is not None]
-    in_use = draft.lineage.path if draft.lineage is not None else None
     for record in completed[OWN_SAVEPOINTS_KEPT:]:
-        if record.path != in_use:
+        if not _is_in_use(draft, record):
             _drop(draft, record)
+
+
+def _is_in_use(draft: Draft, record: SavepointRecord) -> bool:
+    """A user may have named it in restoreFrom, instead of its path; no two savepoints have the same name."""
+    given = draft.lineage.path if draft.lineage is not None else None
+    return given is not None and given.rstrip("/") in (record.name, record.path)
 
 
 def _drop(draft: Draft, record: SavepointRecord) -> None:

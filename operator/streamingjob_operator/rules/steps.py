@@ -9,7 +9,7 @@ from streamingjob_operator.draft import Draft, Note
 from streamingjob_operator.observation import PodView
 from streamingjob_operator.resource import OperationKind, OperationStep, Reason, RestorePoint
 from streamingjob_operator.rules.acceptance import refuse
-from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end
+from streamingjob_operator.rules.driver import FATAL_EXITS, describe_end, is_cut_off
 from streamingjob_operator.rules.executors import notes_on_slots
 from streamingjob_operator.rules.launching import ask_to_go
 from streamingjob_operator.rules.operations import (
@@ -70,7 +70,7 @@ def _continue_plan(draft: Draft) -> None:
         message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
-        message = f"the changed spec could not be planned in time: {_why_late(pod)}"
+        message = f"the changed spec could not be planned in time: {_why_late(draft, pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif pod is None:
         draft.act(LaunchPlanner(draft.operation.target_hash or "", planned_restore(draft)))
@@ -95,9 +95,10 @@ def _plan_again(draft: Draft, ended: PodView) -> None:
         draft.look_again(ASK_AGAIN_SECONDS)
 
 
-def _why_late(planner: PodView | None) -> str:
+def _why_late(draft: Draft, planner: PodView | None) -> str:
     if planner is None:
-        return "no planner pod could be made"
+        refused = draft.observation.hindrance
+        return "no planner pod could be made" + (f": {refused.message}" if refused is not None else "")
     if planner.ended:
         return f"the planner {describe_end(planner)}"
     return planner.start_problem or "its planner pod did not end"
@@ -209,6 +210,8 @@ def _continue_stop(draft: Draft) -> None:
         _finish_stop(draft, pod)
     elif (failure := savepoint_failure(draft)) is not None:
         _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, failure)
+    elif is_cut_off(draft, pod):
+        _give_up_savepoint(draft, Reason.SAVEPOINT_FAILED, f"{pod.name} does not answer, and its node is unreachable")
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.savepoint_timeout):
         waited = f"no end after {draft.policy.savepoint_timeout:.0f} s"
         _give_up_savepoint(draft, Reason.SAVEPOINT_TIMED_OUT, waited)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -15,14 +16,18 @@ POD = DriverPod("orders-driver-3", "10.1.2.3", 3)
 
 
 def _settings(
-    name: str = "orders", template: dict[str, Any] | None = None, needed: int = 1, **spec: Any
+    name: str = "orders",
+    template: dict[str, Any] | None = None,
+    needed: int = 1,
+    pod: DriverPod = POD,
+    **spec: Any,
 ) -> dict[str, str]:
     job = {
         "metadata": {"name": name, "namespace": "shop", "uid": "u"},
         "spec": {"image": "engine:1", "pipeline": {"entrypoint": "jobs:main"}, **spec},
     }
     read = StreamingJob.model_validate(job)
-    return kubernetes_settings(read, POD, template or {}, executors_for(read.spec, needed))
+    return kubernetes_settings(read, pod, template or {}, executors_for(read.spec, needed))
 
 
 def test_the_reserve_comes_on_top_of_the_instances() -> None:
@@ -63,6 +68,15 @@ def test_the_slots_get_most_of_the_memory(gib: int) -> None:
 def test_names_stay_within_what_kubernetes_allows() -> None:
     prefix = _settings(name="a" * 45)["spark.kubernetes.executor.podNamePrefix"]
     assert len(f"{prefix}-exec-1234567890") <= 63
+
+
+def test_executors_of_two_jobs_are_never_called_alike() -> None:
+    """Also if the jobs' names are too long for the generation, and differ in their last letter only."""
+    late = dataclasses.replace(POD, generation=1234)
+    jobs = [_settings(name="a" * 44 + letter, pod=late) for letter in "bc"]
+    prefixes = {settings["spark.kubernetes.executor.podNamePrefix"] for settings in jobs}
+    assert len(prefixes) == 2
+    assert all(prefix.endswith("-1234") and len(f"{prefix}-exec-1234567890") <= 63 for prefix in prefixes)
 
 
 def test_processors_that_a_template_asks_for_are_asked_of_spark() -> None:

@@ -98,3 +98,13 @@ async def test_an_executor_whose_regions_have_finished_is_not_counted_on() -> No
         board.region_finished(run)
     board.executors_changed([])
     assert board.status.executors == []
+
+
+async def test_why_a_checkpoint_was_aborted_is_told_at_a_length_that_can_be_read() -> None:
+    """It may be what a user's class says of itself when it cannot be pickled, with all that it holds."""
+    board = _board()
+    board.savepoint_requested("the-end")
+    board.checkpoint_aborted(Abort(1, "cannot pickle " + "state " * 10**6, {}, "the-end", stop=True))
+    known = board.savepoint("the-end")
+    assert known is not None and known.error is not None and known.error.startswith("cannot pickle")
+    assert len(board.status.model_dump_json()) < 20_000

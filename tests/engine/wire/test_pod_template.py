@@ -1,6 +1,9 @@
 import pytest
+from pydantic import ValidationError
 
 from snapshot_engine.wire.pod_template import find_misshapen
+from snapshot_engine.wire.quantities import ACCEPTED_BEFORE
+from snapshot_engine.wire.spec import StreamingJobSpec
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,22 @@ def test_what_can_be_merged_is_left_to_the_api_server():
     container = {"name": "driver", "ports": [{"containerPort": 1}], "envFrom": [{"secretRef": {"name": "s"}}]}
     assert find_misshapen({"apiVersion": "v1", "spec": {"containers": [container], "tolerations": "odd"}}) == []
     assert find_misshapen({}) == []
+
+
+@pytest.mark.parametrize("part", ["driver", "executor"])
+def test_what_would_not_be_merged_is_refused(part: str) -> None:
+    """A pod's fields are one level deeper, where nobody would miss them."""
+    template = {"nodeSelector": {"disk": "ssd"}, "containers": []}
+    with pytest.raises(ValidationError) as refused:
+        StreamingJobSpec.model_validate({"pipeline": {"entrypoint": "a:b"}, part: {"podTemplate": template}})
+    assert "containers, nodeSelector would be ignored: a pod template has metadata and spec" in str(refused.value)
+
+
+def test_a_template_may_be_a_whole_pod() -> None:
+    template = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}, "status": {}}
+    StreamingJobSpec.model_validate({"pipeline": {"entrypoint": "a:b"}, "driver": {"podTemplate": template}})
+
+
+def test_what_an_earlier_release_took_goes_on() -> None:
+    spec = {"pipeline": {"entrypoint": "a:b"}, "driver": {"podTemplate": {"containers": []}}}
+    assert StreamingJobSpec.model_validate(spec, context=ACCEPTED_BEFORE).driver.pod_template == {"containers": []}

@@ -20,6 +20,7 @@ from streamingjob_operator.kube import (
 )
 
 LIMIT_RANGES = Kind("/api/v1", "limitranges")
+RESOURCE_QUOTAS = Kind("/api/v1", "resourcequotas")
 
 pytestmark = pytest.mark.cluster
 
@@ -291,3 +292,17 @@ async def test_of_two_operators_only_the_holder_of_the_lease_acts(kube, namespac
     finally:
         first.stop()
         second.stop()
+
+
+async def test_a_job_starts_where_a_quota_wants_every_pod_to_say_what_it_takes(
+    kube, namespace, cluster, operator, jobs
+):
+    hard = {"requests.cpu": "10", "requests.memory": "20Gi", "limits.memory": "20Gi"}
+    quota = await kube.create(
+        RESOURCE_QUOTAS, {"metadata": {"name": "team", "namespace": namespace}, "spec": {"hard": hard}}
+    )
+    # Its controller, which says what is used, does not run here.
+    await kube.replace(RESOURCE_QUOTAS, {**quota, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}, "status")
+    await asyncio.sleep(1)  # the admission hears of it by a watch
+    await jobs.apply()
+    await jobs.until(is_ready, seconds=20)

@@ -4,7 +4,7 @@ import pytest
 
 from snapshot_engine.wire.status import ExitCode, Phase, SavepointState
 from streamingjob_operator import naming
-from streamingjob_operator.actions import AddFinalizer, LaunchCleaner, RemoveFinalizer, StopJob
+from streamingjob_operator.actions import AddFinalizer, DeletePod, LaunchCleaner, RemoveFinalizer, StopJob
 from streamingjob_operator.observation import ContainerExit
 
 
@@ -234,3 +234,43 @@ def test_where_no_checkpoint_was_completed_there_is_nothing_to_keep(world):
     begin_deletion_with_savepoint(world)
     world.look()
     assert "orders-clean" in world.pods and "SavepointFailed" not in world.reasons()
+
+
+@pytest.mark.parametrize("change", ["an upgrade", "a suspension"])
+def test_a_savepoint_that_is_being_taken_already_is_the_deletions(running, change):
+    """The driver ends with it, and takes no other."""
+    running.edit(savepointOnDeletion=True)
+    running.look()
+    if change == "an upgrade":
+        running.begin_upgrade()
+        running.plan_succeeds()
+    else:
+        running.edit(state="Suspended")
+    running.settle(2)
+    name = running.status["operation"]["savepointName"]
+    running.say(phase=Phase.STOPPING)
+    running.deleting = True
+    running.settle(3)
+    assert running.driver.living and not running.actions(DeletePod), "it is not killed while it takes the savepoint"
+    running.end_driver(0, Phase.STOPPED, savepoint_path=f"s3://bucket/orders/savepoints/{name}")
+    running.look()
+    assert running.finalizers == []
+    assert "SavepointFailed" not in running.reasons()
+
+
+def test_wishes_are_heard_of_a_spec_that_an_earlier_release_took(running):
+    """It runs; that it would be refused today is no reason to leave its checkpoints behind."""
+    running.edit(deletionPolicy="Delete", executor={"memory": "512Mi"})
+    running.status["driver"]["specHash"] = running.status["lastGoodHash"] = naming.spec_hash(running.spec)
+    running.stored.add(naming.spec_hash(running.spec))
+    running.look()
+    assert running.condition("Ready") == ("True", "Running")
+    running.deleting = True
+    running.settle(3)
+    assert running.actions(LaunchCleaner) or "orders-clean" in running.pods
+
+
+def test_a_changed_spec_is_judged_as_this_release_does(running):
+    running.edit(executor={"memory": "512Mi"})
+    running.look()
+    assert running.condition("Ready") == ("False", "InvalidSpec")

@@ -4,7 +4,7 @@ import pytest
 
 from snapshot_engine.wire.status import Phase, RegionState, SavepointState
 from streamingjob_operator.actions import DropStoredSpecs, LaunchDriver, LaunchPlanner, StopJob, TakeSavepoint
-from streamingjob_operator.observation import ContainerExit
+from streamingjob_operator.observation import ContainerExit, NodeView
 
 
 def test_a_changed_spec_is_planned_while_the_old_driver_runs(running):
@@ -338,3 +338,40 @@ def test_a_suspension_without_a_savepoint_says_that_it_goes_on_from_the_latest_c
     assert running.status["phase"] == "Suspended"
     assert "Suspended; it will go on from the latest completed checkpoint" in said
     assert "error" not in running.status
+
+
+@pytest.mark.parametrize("change", [{"parallelism": 4}, {"state": "Suspended"}], ids=["upgrade", "suspension"])
+def test_a_stop_does_not_wait_for_a_driver_whose_node_is_cut_off(running, change):
+    """Its savepoint would be waited for as long as savepointTimeout says, and nothing runs meanwhile."""
+    running.edit(**change, savepointTimeout="1h")
+    running.settle(2)
+    if "parallelism" in change:
+        running.plan_succeeds()
+        running.look()
+    assert running.step == "Stop"
+    old = running.driver.name
+    running.nodes = {"node-1": NodeView("node-1", ready=False, unreachable=True)}
+    running.silent_since = running.now
+    running.settle(2)
+    assert running.step == "Stop", "it may answer yet"
+    running.pass_time(21)
+    running.settle(4)
+    assert old not in running.pods, "nobody is there to confirm its end"
+    if "parallelism" in change:
+        assert running.status["driverGeneration"] == 2 and running.driver.living
+    else:
+        assert running.status["phase"] == "Suspended"
+    running.silent_since = None
+
+
+def test_a_deletion_does_not_wait_for_it_either(running):
+    running.edit(savepointOnDeletion=True, savepointTimeout="1h")
+    running.look()
+    running.deleting = True
+    running.look()
+    assert running.step == "Stop"
+    running.nodes = {"node-1": NodeView("node-1", ready=False, unreachable=True)}
+    running.silent_since = running.now
+    running.pass_time(21)
+    running.settle(3)
+    assert running.finalizers == [] and running.pods.keys().isdisjoint({"orders-driver-1"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamingjob_operator.observation import ContainerExit
+from streamingjob_operator.observation import ContainerExit, Refusal
 
 ENDS_THAT_SAY_NOTHING = {
     "evicted": {"status_reason": "Evicted", "exit": None},
@@ -83,3 +83,19 @@ def test_the_word_of_a_planner_counts_only_for_the_state_that_it_has_looked_at(r
     running.plan_succeeds()
     running.look()
     assert running.step == "Stop"
+
+
+def test_a_plan_for_which_the_cluster_gave_no_pod_says_why(running):
+    """A quota that the running job has used up, for instance: it stays said after it was given up."""
+    quota = 'pods "orders-plan-1" is forbidden: exceeded quota: team'
+    running.edit(parallelism=4, readyTimeout="1m")
+    running.look()
+    running.hindrance = Refusal("LaunchPlanner", quota)
+    running.look()
+    del running.pods[running.planner]
+    running.pass_time(61)
+    running.settle(1)
+    running.hindrance = None
+    running.settle(2)
+    assert running.condition("Stalled") == ("True", "UpgradeRefused")
+    assert quota in running.message("Stalled")

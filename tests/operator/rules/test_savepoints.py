@@ -1,5 +1,7 @@
 """Savepoints that the operator asked for itself, and did not get."""
 
+import pytest
+
 from snapshot_engine.wire.status import SavepointState
 from streamingjob_operator.actions import DropSavepoint
 from streamingjob_operator.resource import MAX_STATUS_SAVEPOINTS
@@ -91,3 +93,18 @@ def test_savepoints_of_users_push_no_own_one_out_of_the_list(running):
         running.say(savepoints=[running.savepoint(name, SavepointState.COMPLETED, path=f"s3://p/{name}")])
         running.look()
     assert own in names(running) and len(names(running)) == MAX_STATUS_SAVEPOINTS
+
+
+@pytest.mark.parametrize("given", ["{name}", "{path}", "{path}/"], ids=["name", "path", "folder"])
+def test_an_own_savepoint_that_the_user_restores_from_is_not_deleted(running, given):
+    """Until the first checkpoint since, every restart of a region begins from there."""
+    complete_own_savepoints(running, 4)
+    oldest = running.status["savepoints"][-1]
+    running.edit(restoreFrom=given.format(**oldest), restoreNonce=1)
+    running.settle(2)
+    running.plan_succeeds()
+    running.settle(4)
+    running.finish_start()
+    assert running.status["driver"]["restore"]["path"] == given.format(**oldest)
+    running.look()
+    assert not running.actions(DropSavepoint)

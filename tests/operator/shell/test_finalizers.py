@@ -1,7 +1,9 @@
 """The operator's finalizer comes and goes; those of others are not its own to touch."""
 
+from datetime import UTC, datetime
+
 from streamingjob_operator import naming
-from streamingjob_operator.kube import STREAMING_JOBS
+from streamingjob_operator.kube import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, STREAMING_JOBS
 
 OTHER = "example.com/other"
 
@@ -37,3 +39,28 @@ async def test_also_when_the_operators_own_goes(api, shell):
     add_just_before_the_operator_does(api, OTHER)
     await shell.look(2)
     assert finalizers(api) == {OTHER}
+
+
+async def test_checkpoints_are_removed_also_if_what_belongs_to_the_job_went_first(api, shell):
+    """A deletion in the foreground takes it, and the pod that removes them cannot start without."""
+    shell.apply(deletionPolicy="Delete")
+    await shell.look()
+    shell.run_driver()
+    await shell.look(2)
+    for kind in (PODS, SECRETS, SERVICE_ACCOUNTS, CONFIG_MAPS):
+        for name in api.names(kind):
+            api.remove(kind, "shop", name)
+    delete(api, shell)
+    await shell.look()
+    [cleaner] = api.names(PODS)
+    volumes = api.objects[PODS, "shop", cleaner]["spec"]["volumes"]
+    mounted = next(volume["projected"]["sources"] for volume in volumes if "projected" in volume)
+    assert [mounted[0]["configMap"]["name"]] == api.names(CONFIG_MAPS)
+    assert [mounted[1]["secret"]["name"]] == api.names(SECRETS)
+    assert api.objects[PODS, "shop", cleaner]["spec"]["serviceAccountName"] in api.names(SERVICE_ACCOUNTS)
+
+
+def delete(api, shell):
+    body = api.objects[STREAMING_JOBS, "shop", "orders"]
+    metadata = {**body["metadata"], "deletionTimestamp": datetime.now(UTC).isoformat()}
+    shell.controller.store.put_job(api.put(STREAMING_JOBS, {**body, "metadata": metadata}))

@@ -252,3 +252,30 @@ async def test_a_pod_template_of_the_wrong_shape_is_an_invalid_spec(running, par
     assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")
     assert f"spec.{part}.podTemplate: {field}" in stalled["message"]
     assert running.condition("Ready")["status"] == "False" and running.status["phase"] == "Running"
+
+
+async def test_a_pod_that_is_refused_under_another_name_each_time_is_no_news(api, shell):
+    """Or each try would write the status, be seen by the watch, and so be the cause of the next, without a pause."""
+    names = iter(f"orders-check-{letter}" for letter in "bcdfghjklm")
+
+    def refuse_by_name(verb, kind, body):
+        if verb == "dry run":
+            raise ApiError(403, "Forbidden", f'pods "{next(names)}" is forbidden: failed quota: team')
+
+    api.refuse(refuse_by_name)
+    shell.apply()
+    await shell.look(3)
+    assert 'pods "orders-check" is forbidden: failed quota: team' in shell.condition("Ready")["message"]
+    written = [call for call in api.calls if call[0] == "replace"]
+    await shell.look(3)
+    assert [call for call in api.calls if call[0] == "replace"] == written
+
+
+async def test_what_the_operator_has_written_itself_asks_for_no_look(api, shell):
+    shell.apply()
+    await shell.look()
+    controller, body = shell.controller, api.objects[STREAMING_JOBS, "shop", "orders"]
+    controller.job_seen(body, deleted=False)
+    assert len(controller.queue) == 0
+    controller.job_seen(api.put(STREAMING_JOBS, body), deleted=False)
+    assert len(controller.queue) == 1
