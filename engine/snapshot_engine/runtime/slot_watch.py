@@ -18,12 +18,14 @@ from snapshot_engine.runtime.region_shell import RegionShell
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 0.25
+WATCH_SECONDS = 0.2
 MOST_PINGS_SECONDS = 10.0
 """A slot that has been silent for longer is pinged no more: it would find them all when it reads again."""
-OUT_OF_REACH_SHARE = 6
-LEAST_OUT_OF_REACH_SECONDS = 0.8
-"""Two packets in a row may get lost: the network sends again after 0.2, 0.6 and 1.4 s."""
+OUT_OF_REACH_SHARE = 10
+LEAST_OUT_OF_REACH_SECONDS = 0.5
+"""The kernel counts from when it first sent again, 0.2 s after the packet itself, and sends once more 0.4 s later: two
+packets in a row may get lost.
+"""
 EXECUTOR_WATCH_SECONDS = 1.0
 GIVEN_UP_SECONDS = 3.0
 """An executor that stays out of reach for so long is replaced, while others can be reached: regions would wait for

@@ -42,7 +42,8 @@ KUBERNETES_SETTINGS: Mapping[str, str] = {
     # Executors are told everything by their environment.
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.executor.securityContext.allowPrivilegeEscalation": "false",
-    "spark.kubernetes.executor.terminationGracePeriodSeconds": "5s",
+    # As the template says; this counts.
+    "spark.kubernetes.executor.terminationGracePeriodSeconds": "0s",
     # A sidecar may end or fail: a pod is judged by the executor's container.
     "spark.kubernetes.executor.checkAllContainers": "false",
     # A pod that went without a word is missed by polling alone, and its replacement waits for that. Asked of the API

@@ -30,7 +30,9 @@ def build_executor_template(owner: Owner, spec: StreamingJobSpec) -> dict[str, A
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 5,
+            # What is deleted is lost at once for its job, and has nothing to finish. On a node that does not answer any
+            # other period would keep the pod, and Spark from asking for its successor, until the node is found lost.
+            "terminationGracePeriodSeconds": 0,
             "securityContext": pod_security_context(),
             "containers": [_container(spec)],
             "volumes": [_secret_volume(owner), *scratch_volumes(), *storage_volumes(spec)],
