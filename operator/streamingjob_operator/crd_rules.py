@@ -74,6 +74,8 @@ _STORAGE_IS_FIXED = (
     "Make a new StreamingJob with restoreFrom instead"
 )
 
+_BACKOFF_MAX, _BACKOFF_INITIAL = "self.?max.orValue('1m')", "self.?initial.orValue('1s')"
+
 # By path in the document; rules that go by path are for one field, FORMAT_RULES for every field of a kind.
 PATH_RULES: dict[str, list[Rule]] = {
     "": [
@@ -143,7 +145,9 @@ PATH_RULES: dict[str, list[Rule]] = {
     ],
     "spec.recovery.backoff": [
         Rule(
-            "duration(self.?max.orValue('1m')) >= duration(self.?initial.orValue('1s'))",
+            # What is no duration is told where it stands, and cannot be compared.
+            f"[{_BACKOFF_MAX}, {_BACKOFF_INITIAL}].exists(each, !each.matches(r'{DURATION_PATTERN}')) "
+            f"|| duration({_BACKOFF_MAX}) >= duration({_BACKOFF_INITIAL})",
             "max must not be shorter than initial",
         ),
     ],

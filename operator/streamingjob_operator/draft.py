@@ -1,10 +1,12 @@
 """A decision while it is being made: the status to be, the actions, the announcements."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from snapshot_engine.wire.control import FIRST_LINE
-from snapshot_engine.wire.spec import PipelineSpec, StreamingJobSpec
+from snapshot_engine.wire.spec import DeletionPolicy, PipelineSpec, StreamingJobSpec
 from snapshot_engine.wire.status import RegionState
 from streamingjob_operator.actions import Action, Announcement
 from streamingjob_operator.observation import Observation
@@ -33,6 +35,15 @@ TERMINAL_PHASES = (JobPhase.FINISHED, JobPhase.FAILED)
 def fit(text: str) -> str:
     """As much as the API server takes, which counts bytes: it would refuse the whole status otherwise."""
     return text.encode()[:MAX_MESSAGE_LENGTH].decode(errors="ignore")
+
+
+def _policy_of_invalid(raw_spec: Mapping[str, Any]) -> StreamingJobSpec:
+    deletes = raw_spec.get("deletionPolicy") == DeletionPolicy.DELETE
+    wishes = {
+        "deletion_policy": DeletionPolicy.DELETE if deletes else DeletionPolicy.RETAIN,
+        "savepoint_on_deletion": raw_spec.get("savepointOnDeletion") is True,
+    }
+    return _DEFAULT_POLICY.model_copy(update=wishes)
 
 
 def line_of(restore: RestorePoint | None) -> str:
@@ -87,8 +98,8 @@ class Draft:
 
     @property
     def policy(self) -> StreamingJobSpec:
-        """The live spec for timeouts and limits; defaults while it is invalid."""
-        return self.spec or _DEFAULT_POLICY
+        """The live spec for timeouts and limits; defaults while it is invalid, but for what its deletion leaves."""
+        return self.spec or _policy_of_invalid(self.observation.job.raw_spec)
 
     @property
     def running_hash(self) -> str | None:

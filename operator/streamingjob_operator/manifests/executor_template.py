@@ -45,15 +45,21 @@ def build_executor_probe(owner: Owner, spec: StreamingJobSpec) -> dict[str, Any]
     """An executor pod as Spark makes it of the template, as far as quotas and limits of the namespace look at it."""
     pod = build_executor_template(owner, spec)
     container = next(each for each in pod["spec"]["containers"] if each["name"] == EXECUTOR_CONTAINER_NAME)
-    given = container.get("resources") or {}
-    memory = {"memory": format_bytes(spec.executor.memory)}
-    container["resources"] = {
-        **given,
-        "requests": {"cpu": str(spec.executor.cores), **(given.get("requests") or {}), **memory},
-        "limits": {**(given.get("limits") or {}), **memory},
-    }
+    container["resources"] = _resources(container.get("resources") or {}, spec)
     pod["metadata"]["namespace"] = owner.namespace
     return pod
+
+
+def _resources(given: Any, spec: StreamingJobSpec) -> Any:
+    """What is no mapping stays as it is, for the API server to refuse."""
+    if not isinstance(given, dict):
+        return given
+    requests, limits = given.get("requests") or {}, given.get("limits") or {}
+    if not (isinstance(requests, dict) and isinstance(limits, dict)):
+        return given
+    memory = {"memory": format_bytes(spec.executor.memory)}
+    requests = {"cpu": str(spec.executor.cores), **requests, **memory}
+    return {**given, "requests": requests, "limits": {**limits, **memory}}
 
 
 def _container(spec: StreamingJobSpec) -> dict[str, Any]:

@@ -121,3 +121,11 @@ async def test_scaling_changes_parallelism(jobs, kube, namespace):
     path = {"metadata": {"name": "orders", "namespace": namespace}, "spec": {"replicas": 6}}
     await kube.replace(STREAMING_JOBS, {"apiVersion": "autoscaling/v1", "kind": "Scale", **path}, "scale")
     assert (await jobs.get())["spec"]["parallelism"] == 6
+
+
+@pytest.mark.parametrize("backoff", [{"max": "10"}, {"initial": ""}, {"initial": "soon", "max": "1m"}], ids=str)
+async def test_a_backoff_that_is_no_duration_is_told_in_one_way_only(jobs, backoff):
+    with pytest.raises(ApiError) as refused:
+        await jobs.apply(recovery={"backoff": backoff})
+    assert "must be a duration with its unit" in refused.value.message
+    assert "conversion error" not in refused.value.message

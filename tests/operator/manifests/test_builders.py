@@ -8,7 +8,7 @@ from snapshot_engine.wire.spec import CHECKPOINT_MOUNT, StreamingJob, StreamingJ
 from streamingjob_operator import naming
 from streamingjob_operator.manifests.access import DRIVER_RULES, build_role, build_role_binding
 from streamingjob_operator.manifests.driver_pod import build_cleaner_pod, build_driver_pod, build_planner_pod
-from streamingjob_operator.manifests.executor_template import build_executor_template
+from streamingjob_operator.manifests.executor_template import build_executor_probe, build_executor_template
 from streamingjob_operator.manifests.ownership import Owner
 from streamingjob_operator.manifests.secret import build_secret, read_control_token
 from streamingjob_operator.manifests.service import build_service
@@ -341,3 +341,27 @@ def test_the_driver_may_do_what_executors_need_and_no_more():
     assert {resource for rule in DRIVER_RULES for resource in rule["resources"]} == {"pods", "configmaps"}
     assert build_role(OWNER)["rules"] == DRIVER_RULES
     assert build_role_binding(OWNER)["roleRef"]["name"] == build_role(OWNER)["metadata"]["name"]
+
+
+def probed_resources(resources, **executor):
+    template = {"spec": {"containers": [{"name": "executor", "resources": resources}]}}
+    pod = build_executor_probe(OWNER, stored(executor={"podTemplate": template, **executor}).spec)
+    return container(pod, "executor")["resources"]
+
+
+def test_executors_are_checked_with_the_resources_that_spark_gives_them():
+    assert probed_resources(None, cores=3, memory="1Gi") == {
+        "requests": {"cpu": "3", "memory": "1Gi"},
+        "limits": {"memory": "1Gi"},
+    }
+    given = {"requests": {"cpu": "250m", "memory": "1Mi"}, "limits": {"cpu": 2}, "claims": []}
+    assert probed_resources(given, memory="1Gi") == {
+        "requests": {"cpu": "250m", "memory": "1Gi"},
+        "limits": {"cpu": 2, "memory": "1Gi"},
+        "claims": [],
+    }
+
+
+@pytest.mark.parametrize("resources", ["x", ["x"], {"requests": "x"}, {"limits": ["x"]}], ids=str)
+def test_resources_of_the_wrong_shape_are_left_to_the_api_server(resources):
+    assert probed_resources(resources) == resources

@@ -274,3 +274,18 @@ def test_a_changed_spec_is_judged_as_this_release_does(running):
     running.edit(executor={"memory": "512Mi"})
     running.look()
     assert running.condition("Ready") == ("False", "InvalidSpec")
+
+
+def test_wishes_are_heard_of_a_spec_that_cannot_be_used(running):
+    """What is wrong with it elsewhere, nobody puts right any more."""
+    running.edit(deletionPolicy="Delete", savepointOnDeletion=True)
+    running.look()
+    running.edit(executor={"podTemplate": {"spec": "x"}})
+    running.look()
+    assert running.condition("Ready") == ("False", "InvalidSpec")
+    running.deleting = True
+    running.look()
+    assert running.actions(StopJob)
+    running.end_driver(0, Phase.STOPPED, savepoint_path="s3://p")
+    running.settle(2)
+    assert "orders-clean" in running.pods and running.finalizers == [naming.FINALIZER]
