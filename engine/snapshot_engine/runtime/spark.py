@@ -39,6 +39,10 @@ LOCAL_EXECUTOR = "driver"
 ARRIVAL_SECONDS = 600.0
 """A slot that was given an executor and has not said a word for so long will not. An executor's first Python process
 may take minutes on a busy machine; an executor that is known to be lost is not waited for at all."""
+WARM_ARRIVAL_SECONDS = 10.0
+"""The same where Python processes are known to be there, and a slot takes a fraction of a second: an executor that does
+not answer hangs or is out of reach, and is replaced.
+"""
 REPLACEMENT_WAITS_SECONDS = 2.0
 """A new executor takes processors to start. Where the reserve takes over, that comes first."""
 MOST_EMBEDDED_SLOTS = 64
@@ -114,7 +118,7 @@ class SparkLauncher:
         self._placements = Placements(self._list_executors, instances)
         self._touched: set[str] = set()
         self.warm: set[str] = set()
-        """Executors of the reserve whose Python process is there, so that a slot starts at once."""
+        """Executors whose Python process is there, so that a slot starts at once."""
         self._hosts: dict[str, str] = {}
         """By executor, as last seen: each question to Spark takes time that a recovery waits for."""
         self.control_host = control_host
@@ -134,6 +138,7 @@ class SparkLauncher:
 
     def slot_started(self, region: int, attempt: Attempt, slot: int, executor: str) -> None:
         self._placements.slot_started(region, attempt, slot, executor)
+        self.warm.add(executor)
 
     def slot_ended(self, region: int, attempt: Attempt, slot: int, lost: bool) -> None:
         self._placements.slot_ended(region, attempt, slot, lost)
@@ -222,7 +227,9 @@ class SparkLauncher:
 
     def _submit(self, task: SlotTask, placed: Mapping[int, str]) -> None:
         self._context.setJobGroup(_group(task.region, task.attempt), f"{task.job}, region {task.region}", False)
-        overdue = threading.Timer(ARRIVAL_SECONDS, self._cancel_if_absent, (task,))
+        are_warm = self.warm.issuperset(placed.values()) and LOCAL_EXECUTOR not in placed.values()
+        patience = WARM_ARRIVAL_SECONDS if are_warm else ARRIVAL_SECONDS
+        overdue = threading.Timer(patience, self._cancel_if_absent, (task, placed if are_warm else {}))
         overdue.daemon = True
         overdue.start()
         try:
@@ -232,10 +239,19 @@ class SparkLauncher:
         finally:
             overdue.cancel()
 
-    def _cancel_if_absent(self, task: SlotTask) -> None:
-        """Spark has launched it somewhere that does not answer: the JobMaster tries again."""
+    def _cancel_if_absent(self, task: SlotTask, warm: Mapping[int, str]) -> None:
+        """Spark has launched it somewhere that does not answer: the JobMaster tries again.
+
+        `warm`: the executors that should have answered long ago, by slot.
+        """
         if not self._placements.all_arrived(task.region, task.attempt, task.slots()):
-            log.warning("region %d: its slots did not arrive within %.0f s", task.region, ARRIVAL_SECONDS)
+            arrived = self._placements.arrived(task.region, task.attempt)
+            silent = {executor for slot, executor in warm.items() if slot not in arrived}
+            log.warning(
+                "region %d: slots did not arrive in time; executors replaced: %s", task.region, silent or "none"
+            )
+            for executor in silent:
+                self.replace_executor(executor)
             self._context.cancelJobGroup(_group(task.region, task.attempt))
 
     def _located(self, executors: Sequence[str]) -> RDD[Any]:
