@@ -39,7 +39,7 @@ def test_a_change_without_state_that_failed_while_no_operator_ran_gives_the_old_
     job.until("the new driver", lambda s: s["operation"]["step"] == "Start" and s["driver"]["generation"] == 2)
     operator.scale(0)
     job.namespace.wait_for("no operator to run", lambda: not operator.pods() or None)
-    job.namespace.wait_for("the new driver's end", lambda: job.phase_of("driver", 2) == "Failed" or None)
+    job.namespace.wait_for("the new driver's end", lambda: job.phase_of("driver", 2) == "Failed" or None, seconds=240)
     assert rows_of(elsewhere).num_rows, "it worked for a while"
     assert "readyAt" not in job.status["driver"], "and nobody saw it"
     operator.scale(1)
