@@ -44,7 +44,7 @@ class MemoryBlobs:
             blob = self._blobs.get(path)
             return (blob.data, blob.version) if blob else None
 
-    def whereabouts(self, path: str, version: str | None = None) -> str:  # noqa: ARG002 - one object, whose version it is
+    def whereabouts(self, path: str, version: str | None = None) -> str:
         return f"{self.uri}/{path}"
 
     def swap(self, path: str, data: bytes, expected: str | None) -> str:

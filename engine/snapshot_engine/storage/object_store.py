@@ -58,7 +58,7 @@ class ObjectStoreBlobs:
         except refusal.BaseError as error:
             raise _os_error(error, f"{self.uri}/{path} could not be read") from error
 
-    def whereabouts(self, path: str, version: str | None = None) -> str:  # noqa: ARG002 - one object, whose version it is
+    def whereabouts(self, path: str, version: str | None = None) -> str:
         return f"{self.uri}/{path}"
 
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
