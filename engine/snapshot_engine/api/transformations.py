@@ -157,6 +157,7 @@ def watermark(
         output,
         stateful=True,
         uid_by_input=True,
+        makes_watermarks=True,
         takes_silence_for_idle=idle_ms is not None,
         max_drift_ms=drift_ms,
     )

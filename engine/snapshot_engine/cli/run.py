@@ -50,7 +50,8 @@ def run_manifest(
     running.refuse_second(job, manifest)
     running.refuse_taken_port(port)
     refuse_unusable(settings.storage)
-    Restore(starting_checkpoint(settings, open_job_store(settings)), execution, settings.allow_non_restored_state)
+    start = starting_checkpoint(settings, open_job_store(settings), view.say)
+    Restore(start, execution, settings.allow_non_restored_state)
     slots, regions = slots_of(execution), len(execution.regions)
     view.say(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
     try:

@@ -35,6 +35,17 @@ def view_for(output: str, plain: bool) -> View:
 
 
 class View(JobEvents):
+    def __init__(self) -> None:
+        self.restored: Manifest | None = None
+
+    def restoring(self, manifest: Manifest) -> None:
+        self.restored = manifest
+
+    def savepoint_of(self, checkpoint: int | None) -> str | None:
+        """The name of the savepoint that was asked for, where that is what `checkpoint` is."""
+        known = self.restored
+        return known.savepoint if known is not None and known.checkpoint == checkpoint else None
+
     def say(self, text: str, good: bool = True) -> None:
         """Something that is no event of the job: how it was started, how it ended."""
         click.secho(text, fg=None if good else "red", err=not good)
@@ -55,7 +66,7 @@ class LineView(View):
 
     def starting(self, attempts: Mapping[int, Attempt], checkpoint: int | None) -> None:
         regions = ", ".join(f"{region} (attempt {attempt.number})" for region, attempt in attempts.items())
-        _line(f"starting region {regions} from {_from(checkpoint)}")
+        _line(f"starting region {regions} from {_from(checkpoint, self.savepoint_of(checkpoint))}")
 
     def all_running(self) -> None:
         _line("all regions run")
@@ -90,6 +101,7 @@ class LiveView(View):
     """A table that is drawn anew a few times each second; failures stay above it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._live: Live | None = None
         self._pen = threading.Lock()
         self._over = False
@@ -150,7 +162,7 @@ class JsonView(View):
 
     def starting(self, attempts: Mapping[int, Attempt], checkpoint: int | None) -> None:
         regions = {str(region): attempt.number for region, attempt in attempts.items()}
-        _event("starting", attempts=regions, checkpoint=checkpoint)
+        _event("starting", attempts=regions, checkpoint=checkpoint, savepoint=self.savepoint_of(checkpoint))
 
     def all_running(self) -> None:
         _event("running")
@@ -193,5 +205,7 @@ def _event(name: str, **fields: Any) -> None:
     click.echo(json.dumps({"event": name, "at": datetime.now(UTC).isoformat(), **fields}))
 
 
-def _from(checkpoint: int | None) -> str:
-    return "the beginning" if checkpoint is None else f"checkpoint {checkpoint}"
+def _from(checkpoint: int | None, savepoint: str | None) -> str:
+    if checkpoint is None:
+        return "the beginning"
+    return f"savepoint {savepoint} (checkpoint {checkpoint})" if savepoint else f"checkpoint {checkpoint}"

@@ -169,7 +169,8 @@ class Sink(Protocol):
     def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
         """Remove what this job's drivers of older generations left open or prepared, except what is in `keep`.
 
-        What lies under another lineage is another job's, which may be running and may commit it yet.
+        A driver calls it at its start, and when the job has ended in good order for its own generation too. What lies
+        under another lineage is another job's, which may be running and may commit it yet.
         """
         ...
 

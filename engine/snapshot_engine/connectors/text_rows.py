@@ -42,7 +42,10 @@ def _plain(value: Any) -> Any:
             return [_plain(item) for item in value]
         case bytes():
             return base64.b64encode(value).decode("ascii")
-        case dt.datetime() | dt.date() | dt.time():
+        case dt.datetime() | dt.time():
+            # One form for all values of a column, also for full seconds; pandas has nanoseconds.
+            return value.isoformat(timespec="nanoseconds" if hasattr(value, "nanosecond") else "microseconds")
+        case dt.date():
             return value.isoformat()
         case dt.timedelta():
             return value.total_seconds()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from snapshot_engine.graph.job_graph import Exchange, JobGraph, JobVertex, OperatorNode
+from snapshot_engine.graph.job_graph import Exchange, JobGraph, JobVertex, OperatorNode, Partitioning
 from snapshot_engine.graph.problems import Problem
 
 
@@ -58,6 +58,45 @@ def check_drifts(graph: JobGraph) -> Iterator[Problem]:
             )
 
 
+def check_split_times(graph: JobGraph) -> Iterator[Problem]:
+    """Splits are read at different speeds: the time of their rows taken together is that of the quickest one."""
+    for vertex in graph.vertices.values():
+        first = next((node for node in vertex.operators if node.makes_watermarks), None)
+        if first is None or vertex.is_source or not (source := _untimed_source(graph, vertex)):
+            continue
+        yield _problem(
+            first,
+            f"{_why_apart(graph, source, vertex)}, so with_watermark is not in one chain with the source and its "
+            "splits have no watermark of their own: rows of a split that is behind the others are late, and windows "
+            "drop them. Call with_watermark once, right behind the source, with its parallelism, and branch behind it",
+        )
+
+
+def _untimed_source(graph: JobGraph, vertex: JobVertex) -> JobVertex | None:
+    """One whose rows come to `vertex` without a watermark."""
+    seen = {vertex.uid}
+    waiting = [vertex]
+    while waiting:
+        for edge in graph.inputs_of(waiting.pop().uid):
+            producer = graph.vertices[edge.producer]
+            if producer.uid in seen or any(node.makes_watermarks for node in producer.operators):
+                continue
+            if producer.is_source:
+                return producer
+            seen.add(producer.uid)
+            waiting.append(producer)
+    return None
+
+
+def _why_apart(graph: JobGraph, source: JobVertex, vertex: JobVertex) -> str:
+    between = [edge for edge in graph.inputs_of(vertex.uid) if edge.producer == source.uid]
+    if between and between[0].partitioning is Partitioning.FORWARD and len(graph.outputs_of(source.uid)) > 1:
+        return f"{source.operators[-1].name!r} has another consumer"
+    if between and source.parallelism != vertex.parallelism:
+        return f"{source.name!r} has another parallelism"
+    return f"{source.name!r} is behind an exchange"
+
+
 def check_idleness(graph: JobGraph) -> Iterator[Problem]:
     """Only where the source is it is known whether it was asked for rows."""
     for vertex in graph.vertices.values():
@@ -67,7 +106,7 @@ def check_idleness(graph: JobGraph) -> Iterator[Problem]:
                     node,
                     "idle_timeout would take back pressure for silence here, and a source that is being restarted too: "
                     "rows that come afterwards may be late. Call with_watermark right behind the source, with its "
-                    "parallelism",
+                    "parallelism, and branch behind it",
                 )
 
 

@@ -59,6 +59,8 @@ class OperatorNode:
     """The Sink object, where the operator is one: the JobMaster commits through it."""
     nondeterminism: str | None = None
     """Why the same input may give another output sequence (timers by clock, output with watermarks)."""
+    makes_watermarks: bool = False
+    """Whether event time begins with it: for each split apart, where the source is in its chain."""
     takes_silence_for_idle: bool = False
     """Whether rows that do not come may mean that the source in its chain has none."""
     max_drift_ms: int | None = None

@@ -39,6 +39,8 @@ class Step:
     """The input columns it looks at, where it is known to need no others."""
     combining: Combining | None = None
     """How rows may be combined before they are sent to it by key, where they may."""
+    makes_watermarks: bool = False
+    """Whether event time begins with it, or begins anew."""
     takes_silence_for_idle: bool = False
     """Whether rows that do not come may mean that its source has none."""
     max_drift_ms: int | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from snapshot_engine.graph import loop_checks, pipeline_checks, region_checks
 from snapshot_engine.graph.blocking_checks import check_blocking_results
 from snapshot_engine.graph.chaining import ResolvedEdge, chains_of, resolve_edges
-from snapshot_engine.graph.drift_groups import check_drifts, check_idleness
+from snapshot_engine.graph.drift_groups import check_drifts, check_idleness, check_split_times
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import (
     DEFAULT_KEY_GROUPS,
@@ -146,6 +146,7 @@ def _operator(node: LogicalNode, uid: str) -> OperatorNode:
         source=node.source,
         sink=node.sink,
         nondeterminism=step.nondeterminism if step else None,
+        makes_watermarks=bool(step and step.makes_watermarks),
         takes_silence_for_idle=bool(step and step.takes_silence_for_idle),
         max_drift_ms=step.max_drift_ms if step else None,
     )
@@ -198,6 +199,7 @@ def _check_regions(graph: JobGraph, strategy: Strategy, problems: list[Problem],
         (problems if is_error else warnings).append(problem)
     problems.extend(region_checks.check_determinism(execution))
     problems.extend(check_drifts(graph))
+    warnings.extend(check_split_times(graph))
     warnings.extend(check_idleness(graph))
     problems.extend(loop_checks.check_rounds(execution))
     return _spread_determinism(execution)

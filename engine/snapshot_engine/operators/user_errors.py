@@ -22,10 +22,10 @@ class UserFunctionError(Exception):
         lines = [f"{doing} of operator {operator!r} raised {_summary(error)}"]
         if has_record:
             lines.append(f"  on the record: {shown(record)}")
-        frames = user_frames(error)
-        if frames:
+        self.frames = user_frames(error)
+        if self.frames:
             lines.append("  at:")
-            lines.extend("    " + line for line in frames)
+            lines.extend("    " + line for line in self.frames)
         super().__init__("\n".join(lines))
 
 

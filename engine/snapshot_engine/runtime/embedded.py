@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,18 +14,20 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from snapshot_engine.connectors.protocols import SweptJob
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_graph import JobGraph
+from snapshot_engine.runtime.commits import Committer
 from snapshot_engine.runtime.http_api import HttpApi
 from snapshot_engine.runtime.job_events import EventFan, JobEvents
 from snapshot_engine.runtime.job_master import JobMaster
 from snapshot_engine.runtime.job_metrics import JobMetrics
-from snapshot_engine.runtime.job_result import JobResult
+from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import SlotLauncher
 from snapshot_engine.runtime.metric_labels import MetricLabels
 from snapshot_engine.runtime.restart_history import RestartHistory, recall_restarts
-from snapshot_engine.runtime.starting_checkpoint import goes_on
+from snapshot_engine.runtime.starting_checkpoint import goes_on, readable_manifests
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.runtime.vertex_figures import VertexFigures
 from snapshot_engine.runtime.vertex_metrics import VertexMetrics
@@ -32,6 +35,8 @@ from snapshot_engine.storage import layout
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
 from snapshot_engine.storage.errors import StorageError
 from snapshot_engine.wire.spec import StreamingJob
+
+log = logging.getLogger(__name__)
 
 DEFAULT_STORAGE = ".streamingjob/checkpoints"
 
@@ -88,6 +93,22 @@ def materialise_sources(graph: JobGraph, settings: JobSettings, restored: bool) 
                 node.source.materialise(f"{settings.storage.uri.rstrip('/')}/{place}", restored)
 
 
+async def tidy_up(end: JobResult, settings: JobSettings, graph: JobGraph, store: CheckpointStore) -> None:
+    """After an end in good order nobody will commit what slots have staged that were killed on the way: their
+    successors have written it again. Else a checkpoint may just be completing, and the next driver sweeps.
+    """
+    if end.outcome not in (Outcome.FINISHED, Outcome.STOPPED) or end.cut_short:
+        return
+    lineage = store.lineage
+    try:
+        kept = await asyncio.to_thread(readable_manifests, store)
+    except (StorageError, OSError) as error:
+        log.warning("what slots have staged is left to the next driver: %s", error)
+        return
+    committer = Committer(graph, SweptJob(settings.name, lineage.id, lineage.since))
+    await committer.sweep(store.generation + 1, kept)
+
+
 @asynccontextmanager
 async def running_job(
     settings: JobSettings,
@@ -127,6 +148,8 @@ async def running_job(
             master.cancel()
         await asyncio.wait({task})
         await api.close()
+        if not task.cancelled() and task.exception() is None:
+            await tidy_up(task.result(), settings, graph.graph, store)
         with contextlib.suppress(StorageError, OSError):  # the ids it would give back are only a gap otherwise
             await asyncio.to_thread(store.release)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import snapshot_engine
 from snapshot_engine.graph.job_graph import OperatorNode
-from snapshot_engine.operators.user_errors import PlainRecordError, RecordMismatchError, UserFunctionError
+from snapshot_engine.operators.user_errors import UserFunctionError
 from snapshot_engine.runtime.chain import OperatorFailed
 from snapshot_engine.runtime.job_result import CAUSED_BY
 from snapshot_engine.state.changed_state import UnfitState
@@ -24,7 +24,6 @@ _NOT_THE_USERS = (
     "<frozen",
 )
 SHOWN_FRAMES = 4
-_NAME_THEIR_OPERATOR = (OperatorFailed, UserFunctionError, RecordMismatchError, PlainRecordError)
 
 
 def summary(error: BaseException) -> str:
@@ -58,11 +57,11 @@ def user_traceback(error: BaseException) -> str:
 
 
 def failing_operator(error: BaseException, nodes: Mapping[int, OperatorNode]) -> BaseException:
-    """The error with the name of the operator that was at work, if it does not tell that itself.
+    """The error with the operator that was at work and its line, if it does not lead to a line of the user's itself.
 
     `nodes` are by the identity of their operators: whose method the innermost frame of an operator is.
     """
-    if isinstance(error, _NAME_THEIR_OPERATOR):
+    if isinstance(error, OperatorFailed) or (isinstance(error, UserFunctionError) and error.frames):
         return error
     found = None
     step = error.__traceback__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
 
 from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.storage.checkpoint_store import CheckpointStore
@@ -25,18 +26,21 @@ def refuse_lost_checkpoints(settings: JobSettings, store: CheckpointStore) -> No
         raise LostCheckpoints(f"{store.blobs.uri}/{store.where.job_folder}", settings.expected_checkpoint)
 
 
-def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manifest | None:
+def starting_checkpoint(
+    settings: JobSettings, store: CheckpointStore, say: Callable[[str], object] = log.warning
+) -> Manifest | None:
     """The one that was asked for, unless that restore is done; else the latest. Raises CorruptCheckpoint.
 
-    If that restore was done, and left by another one, the last one from before that.
+    If that restore was done, and left by another one, the last one from before that. Any but the latest is told with
+    `say`: nobody goes back in time unawares.
     """
     if not store.restore_is_done:
         if (left := store.left_line) is not None:
-            return store.end_of(left)
+            return _told(store.end_of(left), settings, store, say)
         if settings.ignore_state:
             return None
         if settings.restore_from is not None:
-            return store.load(settings.restore_from)
+            return _told(store.load(settings.restore_from), settings, store, say)
         if settings.restore_id == FIRST_LINE:
             raise NoSuchCheckpoint(
                 "the job is to go back to what it was before its first restore, of which the storage knows nothing; "
@@ -44,7 +48,7 @@ def starting_checkpoint(settings: JobSettings, store: CheckpointStore) -> Manife
             )
     if store.latest() is None:
         return None
-    return _newest_whole(settings, store) if settings.allow_older_checkpoint else store.load()
+    return _newest_whole(settings, store, say) if settings.allow_older_checkpoint else store.load()
 
 
 def goes_on(settings: JobSettings, store: CheckpointStore) -> bool:
@@ -57,7 +61,25 @@ def goes_on(settings: JobSettings, store: CheckpointStore) -> bool:
     return store.latest() is not None
 
 
-def _newest_whole(settings: JobSettings, store: CheckpointStore) -> Manifest:
+def _told(
+    manifest: Manifest | None, settings: JobSettings, store: CheckpointStore, say: Callable[[str], object]
+) -> Manifest | None:
+    """Ids of another job's checkpoints are in no order with this one's."""
+    latest = store.latest()
+    if manifest is None:
+        return None
+    which = f"{manifest.title} of {manifest.job}" if manifest.job != settings.name else manifest.title
+    if manifest.savepoint is not None:
+        which += f" (checkpoint {manifest.checkpoint})"
+    older = latest is not None and manifest.job_uid == settings.uid and manifest.checkpoint < latest.checkpoint
+    if older and latest is not None:
+        say(f"restoring {which}, which is older than checkpoint {latest.checkpoint}: output since is written again")
+    else:
+        say(f"restoring {which}")
+    return manifest
+
+
+def _newest_whole(settings: JobSettings, store: CheckpointStore, say: Callable[[str], object]) -> Manifest:
     """An older checkpoint repeats output that is out already: only with the user's consent, and only if the newer
     ones are damaged, which is found out by reading all of them.
     """
@@ -69,7 +91,11 @@ def _newest_whole(settings: JobSettings, store: CheckpointStore) -> Manifest:
         for entry in older:
             with contextlib.suppress(CorruptCheckpoint):
                 manifest = _verified(store.load(entry), reader)
-                log.warning("%s; going back to checkpoint %d as allowed", damage, manifest.checkpoint)
+                say(
+                    f"checkpoint {newest.checkpoint} is damaged ({damage.path}: expected {damage.expected}, found "
+                    f"{damage.found}); going back to checkpoint {manifest.checkpoint}, as "
+                    "spec.recovery.allowOlderCheckpoint: true allows: output since then is written again"
+                )
                 return manifest
         raise
 

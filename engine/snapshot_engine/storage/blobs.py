@@ -40,6 +40,10 @@ class BlobStore(Protocol):
         """The content with the version that `swap` wants, or None if there is none."""
         ...
 
+    def whereabouts(self, path: str, version: str | None = None) -> str:
+        """Where a person finds what `read_versioned` has read, for messages; without `version`, all that there is."""
+        ...
+
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         """Replace the content if its version is still `expected` (None: if there is none yet); returns the
         new version.

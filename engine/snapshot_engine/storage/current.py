@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snapshot_engine.storage import document
+from snapshot_engine.storage.errors import CorruptCheckpoint, CorruptRecord
 from snapshot_engine.wire.control import FIRST_LINE
 
 OF_MANIFEST = "manifest"
@@ -121,7 +122,11 @@ class Current:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Current:
-        doc = document.decode(_NAME, CURRENT_VERSION, data, path)
+        """Raises CorruptRecord or UnknownVersion, naming `path`."""
+        try:
+            doc = document.decode(_NAME, CURRENT_VERSION, data, path)
+        except CorruptCheckpoint as error:
+            raise CorruptRecord(error.path, error.expected, error.found) from error
         return cls(
             job_uid=doc["jobUid"],
             generation=doc["generation"],

@@ -47,14 +47,28 @@ class StorageUnavailable(StorageError):
 class CorruptCheckpoint(StorageError):
     """A file of a checkpoint is missing, truncated or altered."""
 
+    advice = (
+        "Restore from another checkpoint or savepoint by naming it; an older one than the latest repeats output that "
+        "is already committed"
+    )
+
     def __init__(self, path: str, expected: str, found: str) -> None:
         self.path = path
         self.expected = expected
         self.found = found
-        super().__init__(
-            f"{path} is corrupt: expected {expected}, found {found}. Restore from another checkpoint or "
-            "savepoint by naming it; an older one than the latest repeats output that is already committed"
-        )
+        super().__init__(f"{path} is corrupt: expected {expected}, found {found}. {self.advice}")
+
+
+class CorruptRecord(CorruptCheckpoint):
+    """`current.json` is truncated or altered: it is not known which checkpoints count."""
+
+    advice = (
+        "It says which checkpoints count, so nothing can be restored by name before it is whole. Stop every driver of "
+        "this job and bring back the version before: in a folder, move this file away, and the one before it counts; "
+        "in a bucket with versions, restore the object's last one. The job then goes on from the latest checkpoint "
+        "that is named there, and output since is written again. Without such a version, give the job another "
+        "storage.uri and restore a savepoint's or checkpoint's folder of this one by its path or URI"
+    )
 
 
 class UnknownVersion(StorageError):

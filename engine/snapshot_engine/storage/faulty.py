@@ -61,6 +61,9 @@ class FaultyBlobs:
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         return self._call(f"read_versioned {path}", lambda: self.inner.read_versioned(path))
 
+    def whereabouts(self, path: str, version: str | None = None) -> str:
+        return self.inner.whereabouts(path, version)
+
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         return self._call(f"swap {path}", lambda: self.inner.swap(path, data, expected), unknown=OutcomeUnknown)
 

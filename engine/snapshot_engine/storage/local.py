@@ -78,6 +78,10 @@ class LocalBlobs:
             with contextlib.suppress(FileNotFoundError):
                 return _version_file(folder, highest).read_bytes(), str(highest)
 
+    def whereabouts(self, path: str, version: str | None = None) -> str:
+        folder = self._versions_folder(path)
+        return (folder if version is None else _version_file(folder, int(version))).as_uri()
+
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         folder = self._versions_folder(path)
         previous = int(expected or 0)

@@ -44,6 +44,9 @@ class MemoryBlobs:
             blob = self._blobs.get(path)
             return (blob.data, blob.version) if blob else None
 
+    def whereabouts(self, path: str, version: str | None = None) -> str:
+        return f"{self.uri}/{path}"
+
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         with self._lock:
             blob = self._blobs.get(path)

@@ -58,6 +58,9 @@ class ObjectStoreBlobs:
         except refusal.BaseError as error:
             raise _os_error(error, f"{self.uri}/{path} could not be read") from error
 
+    def whereabouts(self, path: str, version: str | None = None) -> str:
+        return f"{self.uri}/{path}"
+
     def swap(self, path: str, data: bytes, expected: str | None) -> str:
         try:
             answer = obstore.put(self._store, path, data, mode="create" if expected is None else {"e_tag": expected})

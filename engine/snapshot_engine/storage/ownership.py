@@ -72,7 +72,7 @@ class Ownership:
     def read(self) -> Current | None:
         """What the storage holds now, whoever wrote it."""
         found = self._blobs.read_versioned(self._path)
-        return Current.decode(found[0], self._where()) if found else None
+        return self._decode(found) if found else None
 
     def acquire(self, job_uid: str, take_over: bool, reserve: int, driver: int | None = None) -> Current:
         """Become the owner, with the next generation and `reserve` checkpoint ids.
@@ -84,11 +84,11 @@ class Ownership:
         with self._lock:
             for _ in range(_ACQUIRE_TRIES):
                 found = self._answer(lambda: self._blobs.read_versioned(self._path))
-                previous = Current.decode(found[0], self._where()) if found else None
+                previous = self._decode(found) if found else None
                 if previous and previous.job_uid != job_uid and not take_over:
-                    raise BelongsToAnotherJob(self._where(), previous.job_uid, job_uid)
+                    raise BelongsToAnotherJob(self._where(found), previous.job_uid, job_uid)
                 if previous and driver is not None and previous.job_uid == job_uid and (previous.driver or 0) >= driver:
-                    raise OwnershipLost(driver, previous.driver or 0, self._where())
+                    raise OwnershipLost(driver, previous.driver or 0, self._where(found))
                 wanted = _next_owner(previous, job_uid, reserve, driver)
                 if self._swap(wanted, found[1] if found else None):
                     return wanted
@@ -116,9 +116,9 @@ class Ownership:
         found = self._answer(lambda: self._blobs.read_versioned(self._path))
         if found is None:
             raise StorageError(f"{self._where()} has been deleted while this job was running")
-        current = Current.decode(found[0], self._where())
+        current = self._decode(found)
         if current.generation != mine:
-            raise OwnershipLost(mine, current.generation, self._where())
+            raise OwnershipLost(mine, current.generation, self._where(found))
         self._current, self._version = current, found[1]
 
     def _swap(self, wanted: Current, expected: str | None) -> bool:
@@ -132,7 +132,7 @@ class Ownership:
                 break
             except (SwapConflict, OutcomeUnknown) as error:
                 found = self._answer(lambda: self._blobs.read_versioned(self._path))
-                if found and Current.decode(found[0], self._where()).revision == wanted.revision:
+                if found and self._decode(found).revision == wanted.revision:
                     version = found[1]
                     break
                 if isinstance(error, SwapConflict) or (found[1] if found else None) != expected:
@@ -162,8 +162,11 @@ class Ownership:
         self._sleep(pause)
         return min(pause * 2, _LONGEST_PAUSE)
 
-    def _where(self) -> str:
-        return f"{self._blobs.uri}/{self._path}"
+    def _decode(self, found: tuple[bytes, str]) -> Current:
+        return Current.decode(found[0], self._where(found))
+
+    def _where(self, found: tuple[bytes, str] | None = None) -> str:
+        return self._blobs.whereabouts(self._path, found[1] if found else None)
 
 
 def _next_owner(previous: Current | None, job_uid: str, reserve: int, driver: int | None) -> Current:

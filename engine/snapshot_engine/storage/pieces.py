@@ -140,18 +140,23 @@ class PieceReader:
             with pa.ipc.open_file(pa.py_buffer(data)) as file:
                 return with_repeats_spelled_out(file.read_all())
         except pa.ArrowInvalid as error:
-            raise CorruptCheckpoint(handle.path, "an Arrow file", str(error)) from error
+            raise CorruptCheckpoint(self._uri(handle), "an Arrow file", str(error)) from error
 
     def read_bytes(self, handle: PieceHandle) -> bytes:
         if handle.inline is None and self.copies is not None and (copy := self.copies.read(handle)) is not None:
             return copy
         data = handle.inline if handle.inline is not None else self._read(handle)
         if len(data) != handle.size:
-            raise CorruptCheckpoint(handle.path, f"{handle.size} bytes", f"{len(data)} bytes")
+            raise CorruptCheckpoint(self._uri(handle), f"{handle.size} bytes", f"{len(data)} bytes")
         found = checksum(data)
         if found != handle.checksum:
-            raise CorruptCheckpoint(handle.path, f"checksum {handle.checksum}", found)
+            raise CorruptCheckpoint(self._uri(handle), f"checksum {handle.checksum}", found)
         return data
+
+    def _uri(self, handle: PieceHandle) -> str:
+        """As a person finds it; what is inline has no file."""
+        known = handle.inline is not None or "://" in handle.path
+        return handle.path if known else f"{self.blobs.uri}/{self.where.absolute(handle.path)}"
 
     def _read(self, handle: PieceHandle) -> bytes:
         try:
@@ -162,7 +167,7 @@ class PieceReader:
                 self._elsewhere[folder] = open_store(folder, self.options)
             return self._elsewhere[folder].read(name)
         except FileNotFoundError as error:
-            raise CorruptCheckpoint(handle.path, f"{handle.size} bytes", "no such file") from error
+            raise CorruptCheckpoint(self._uri(handle), f"{handle.size} bytes", "no such file") from error
 
 
 class _Buffers:

@@ -50,7 +50,8 @@ def _copy(blobs: BlobStore, where: Layout, handle: PieceHandle, target: str, opt
         place, _, file = handle.path.rpartition("/")
         blobs.write(where.absolute(target), [open_store(place, options).read(file)])
     except FileNotFoundError as error:
-        raise CorruptCheckpoint(handle.path, f"{handle.size} bytes", "no such file") from error
+        uri = handle.path if "://" in handle.path else f"{blobs.uri}/{where.absolute(handle.path)}"
+        raise CorruptCheckpoint(uri, f"{handle.size} bytes", "no such file") from error
 
 
 def localise(manifest: Manifest, base: str) -> Manifest:

@@ -20,6 +20,7 @@ from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.status_board import StatusBoard
 from snapshot_engine.runtime.vertex_figures import VertexFigures
 from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.manifest import Manifest
 from snapshot_engine.storage.pieces import StorageConfig
 
 
@@ -97,3 +98,14 @@ async def test_above_the_live_table_stands_why_the_whole_job_restarts(board, cap
     said = capsys.readouterr().out
     assert "try 1 of 8" in said
     assert "all regions failed: it could not commit" in said
+
+
+async def test_the_start_says_which_savepoint_it_is_from(capsys) -> None:
+    manifest = Manifest(8, 1, "orders", "uid", 0.0, 1.0, 128, savepoint="before")
+    for shown in (view.LineView(), view.JsonView()):
+        shown.restoring(manifest)
+        shown.starting({}, 8)
+        shown.starting({}, 9)
+    first, second, third, fourth = capsys.readouterr().out.splitlines()
+    assert first.endswith("from savepoint before (checkpoint 8)") and second.endswith("from checkpoint 9")
+    assert [json.loads(line)["savepoint"] for line in (third, fourth)] == ["before", None]

@@ -281,7 +281,7 @@ def test_json_lines_take_what_json_has_no_form_for(tmp_path: Path, context: Cont
     sink.commit(_prepare(sink, context(), pa.RecordBatch.from_pydict(table)))
     sink.commit(_prepare(sink, context(subtask=1), plain))
     lines = [line for file in sorted(tmp_path.glob("*.jsonl")) for line in file.read_text().splitlines()]
-    assert lines == ['{"t": "1970-01-01T00:00:00", "b": "AA==", "f": null, "l": [1], "s": "ü"}', '[1, "a"]']
+    assert lines == ['{"t": "1970-01-01T00:00:00.000000", "b": "AA==", "f": null, "l": [1], "s": "ü"}', '[1, "a"]']
 
 
 def test_collected_rows_are_read_back_with_their_types(context: Context, batch: Batch) -> None:
@@ -303,3 +303,21 @@ def test_collected_plain_values_come_back_as_they_were(context: Context) -> None
 def test_a_place_without_rename_is_refused() -> None:
     with pytest.raises(ValueError, match="committed by rename, which s3:// does not have"):
         ParquetSink("s3://bucket/out")
+
+
+def test_timestamps_in_json_lines_have_one_form(tmp_path: Path, context: Context) -> None:
+    sink = JsonLinesSink(tmp_path)
+    times = pa.array([13_659, 16_000], pa.timestamp("ms"))
+    rows = pa.record_batch(
+        {"at": times, "there": times.cast(pa.timestamp("us", "UTC")), "in": [[time] for time in times]}
+    )
+    sink.commit(_prepare(sink, context(), rows))
+    (file,) = tmp_path.glob("*.jsonl")
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    assert first == {
+        "at": "1970-01-01T00:00:13.659000",
+        "there": "1970-01-01T00:00:13.659000+00:00",
+        "in": ["1970-01-01T00:00:13.659000"],
+    }
+    assert second["at"] == second["in"][0] == "1970-01-01T00:00:16.000000"
+    assert second["there"] == "1970-01-01T00:00:16.000000+00:00"

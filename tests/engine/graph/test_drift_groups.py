@@ -71,3 +71,44 @@ def test_a_source_of_a_blocking_result_must_not_wait_for_others(problems, rows, 
 def test_a_drift_of_nothing_is_refused(problems, rows, discard):
     (problem,) = problems(lambda env: timed(env, rows(), "in", "0s").sink_to(discard(), uid="out"))
     assert "max_drift" in problem
+
+
+def test_a_watermark_of_a_source_with_another_consumer_is_warned_of(plan, rows, transactional):
+    def pipeline(env):
+        source = env.from_source(rows(), name="orders", uid="orders")
+        source.with_watermark("ts").uid("first").sink_to(transactional(), uid="out")
+        source.with_watermark("ts").uid("second").sink_to(transactional(), uid="other")
+
+    warnings = plan(pipeline, parallelism=2).warnings
+    assert len(warnings) == 2
+    assert all("'orders' has another consumer" in each and "test_drift_groups.py:" in each for each in warnings)
+    assert all("no watermark of their own" in each and "branch behind it" in each for each in warnings)
+
+
+def test_a_stream_that_branches_behind_its_watermark_is_not_warned_of(plan, rows, transactional):
+    def pipeline(env):
+        stream = env.from_source(rows(), uid="orders").map_in_arrow(same).uid("same").with_watermark("ts")
+        stream.sink_to(transactional(), uid="out")
+        stream.key_by("city").map_in_arrow(same).uid("again").with_watermark("amount").sink_to(
+            transactional(), uid="other"
+        )
+
+    assert plan(pipeline, parallelism=2).warnings == (), "what has event time may be given another one"
+
+
+def test_a_watermark_with_another_parallelism_than_its_source_is_warned_of(plan, rows, transactional):
+    def pipeline(env):
+        source = env.from_source(rows(), name="orders", uid="orders").parallelism(1)
+        source.with_watermark("ts").sink_to(transactional(), uid="out")
+
+    (warning,) = plan(pipeline, parallelism=2).warnings
+    assert "'orders' has another parallelism" in warning and "right behind the source" in warning
+
+
+def test_a_watermark_behind_an_exchange_is_warned_of(plan, rows, transactional):
+    def pipeline(env):
+        stream = env.from_source(rows(), name="orders", uid="orders").key_by("city").map_in_arrow(same).uid("same")
+        stream.with_watermark("ts").sink_to(transactional(), uid="out")
+
+    (warning,) = plan(pipeline, parallelism=2).warnings
+    assert "'orders' is behind an exchange" in warning

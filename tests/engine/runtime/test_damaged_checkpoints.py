@@ -79,21 +79,17 @@ def test_a_damaged_piece_leads_back_to_an_older_checkpoint_if_that_is_allowed(tm
     half_a_run(tmp_path)
     piece = pieces(tmp_path)[-1]
     piece.write_bytes(piece.read_bytes()[:100])
-    started: list[int | None] = []
-
-    class Starts(JobEvents):
-        def starting(self, attempts: object, checkpoint: int | None) -> None:
-            started.append(checkpoint)
+    starts = Starts()
 
     def pipeline(env: Environment) -> None:
         windows(env, str(tmp_path / "out"))
 
     damaged = int(next(part for part in piece.parts if part[0].isdigit() and "-" in part).split("-")[0])
     result = run_pipeline(
-        pipeline, storage=tmp_path / "ck", parallelism=1, allow_older_checkpoint=True, observers=(Starts(),)
+        pipeline, storage=tmp_path / "ck", parallelism=1, allow_older_checkpoint=True, observers=(starts,)
     )
     assert result.outcome is Outcome.FINISHED
-    assert started[0] is not None and started[0] < damaged
+    assert starts.checkpoints[0] is not None and starts.checkpoints[0] < damaged
 
 
 def test_a_damaged_manifest_is_reported_unless_an_older_one_is_allowed(tmp_path: Path) -> None:
@@ -108,6 +104,45 @@ def test_a_damaged_manifest_is_reported_unless_an_older_one_is_allowed(tmp_path:
         run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1)
     result = run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1, allow_older_checkpoint=True)
     assert result.outcome is Outcome.FINISHED
+
+
+class Starts(JobEvents):
+    def __init__(self) -> None:
+        self.checkpoints: list[int | None] = []
+
+    def starting(self, attempts: object, checkpoint: int | None) -> None:
+        self.checkpoints.append(checkpoint)
+
+
+def test_a_damaged_record_of_what_counts_is_reported_with_advice_that_works(tmp_path: Path) -> None:
+    half_a_run(tmp_path)
+    job = tmp_path / "ck" / "test" / "test"
+    newest = max((job / "current").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+
+    def pipeline(env: Environment) -> None:
+        windows(env, str(tmp_path / "out"))
+
+    checkpoint = max(job.glob("checkpoints/*/manifest.json"), key=lambda file: int(file.parent.name.split("-")[0]))
+    for how in ({}, {"allow_older_checkpoint": True}, {"restore_from": str(checkpoint.parent), "take_over": True}):
+        with pytest.raises(CorruptCheckpoint) as refused:
+            run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1, **how)
+        assert str(refused.value).startswith(newest.as_uri() + " is corrupt"), "a file that is there"
+        assert "in a folder, move this file away" in str(refused.value)
+        assert "another storage.uri" in str(refused.value)
+    elsewhere, here = Starts(), Starts()
+    result = run_pipeline(
+        pipeline,
+        storage=tmp_path / "other",
+        parallelism=1,
+        restore_from=str(checkpoint.parent),
+        take_over=True,
+        observers=(elsewhere,),
+    )
+    assert result.outcome is Outcome.FINISHED and elsewhere.checkpoints[0] == int(checkpoint.parent.name.split("-")[0])
+    newest.rename(tmp_path / "damaged.json")
+    assert run_pipeline(pipeline, storage=tmp_path / "ck", parallelism=1, observers=(here,)).outcome is Outcome.FINISHED
+    assert here.checkpoints[0] is not None, "not from the beginning"
 
 
 def test_a_state_type_that_changed_is_an_error(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,25 @@ from snapshot_engine.api import Count, Environment, KeyedProcessFunction, Proces
 from snapshot_engine.connectors.collect_sink import CollectSink
 from snapshot_engine.connectors.generator import GeneratorSource
 from snapshot_engine.connectors.parquet_files import ParquetSource
+from snapshot_engine.connectors.protocols import Committable, SweptJob
+from snapshot_engine.connectors.staged_files import STAGING
+from snapshot_engine.graph.job_plan import plan_pipeline
+from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.protocol.region_run import RegionState
 from snapshot_engine.protocol.restarts import RestartConfig
 from snapshot_engine.runtime import commits
+from snapshot_engine.runtime.embedded import open_job_store, tidy_up
 from snapshot_engine.runtime.forked import ForkedLauncher
+from snapshot_engine.runtime.job_result import JobResult
+from snapshot_engine.runtime.job_settings import JobSettings
 from snapshot_engine.runtime.launcher import OnEnd
 from snapshot_engine.runtime.slot_task import SlotTask
+from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.storage.errors import NoIdsLeft, OwnershipLost
+from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
+from snapshot_engine.storage.pieces import StorageConfig
 from snapshot_engine.testing import Outcome, RunningJob, kill_a_slot, run_pipeline
 
 COUNT = 2_000
@@ -84,6 +97,54 @@ def test_a_job_of_the_same_name_leaves_what_is_prepared_alone(tmp_path: Path, mo
         run_pipeline(pipeline_into(sink), storage=tmp_path / "the namesake's", interval=None)
     assert run_pipeline(pipeline_into(sink), storage=tmp_path / "ck").outcome is Outcome.FINISHED
     assert numbers_in(sink) == sorted([*range(COUNT), *range(COUNT)])
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_killed_slots_have_staged_is_gone_when_the_job_has_ended_well(tmp_path: Path, stops: bool) -> None:
+    sink = CollectSink(tmp_path / "out")
+    left: list[Path] = []
+
+    def staged() -> list[Path]:
+        return [path for path in (tmp_path / "out" / STAGING).rglob("*") if path.is_file()]
+
+    async def kill_with_an_open_file(job: RunningJob) -> None:
+        await completed(job, 2)
+        while not left:
+            left.extend(staged())
+            await asyncio.sleep(0.01)
+        assert kill_a_slot(job, random.Random(1)) is not None
+        await completed(job, job.board.status.checkpoint.completed + 2)
+        if stops:
+            job.master.stop()
+
+    pipeline = pipeline_into(sink, rate=500)
+    result = run_pipeline(pipeline, storage=tmp_path / "ck", meanwhile=kill_with_an_open_file)
+    assert result.outcome is (Outcome.STOPPED if stops else Outcome.FINISHED) and left
+    assert staged() == []
+    assert run_pipeline(pipeline, storage=tmp_path / "ck").outcome is Outcome.FINISHED
+    assert numbers_in(sink) == list(range(COUNT))
+
+
+async def test_what_a_manifest_names_is_left_when_a_job_ends(tmp_path: Path) -> None:
+    """As it would be committed again by whoever restores it."""
+    swept: list[tuple[int, list[str]]] = []
+
+    class Sink(CollectSink):
+        def sweep(self, job: SweptJob, vertex: str, before_generation: int, keep: Sequence[Committable]) -> None:
+            swept.append((before_generation, [each["staged"] for each in keep]))
+
+    graph = plan_pipeline(pipeline_into(Sink(tmp_path)), options=PlanOptions())
+    settings = JobSettings("job", "ns", "uid", StorageConfig(str(tmp_path), Layout("ns", "job")))
+    store = open_job_store(settings)
+    store.acquire("uid")
+    state = OperatorState("out", "sink", committables=({"staged": "s"},))
+    vertices = {"out": VertexSnapshot(1, {0: SubtaskSnapshot(Attempt(1, 1), (state,))})}
+    store.complete(Manifest(1, 1, "job", "uid", 0.0, 1.0, 128, vertices), 1)
+    for end in (JobResult(Outcome.FINISHED), JobResult(Outcome.STOPPED)):
+        await tidy_up(end, settings, graph, store)
+    for end in (JobResult(Outcome.FAILED), JobResult(Outcome.STOPPED, cut_short=True), JobResult(Outcome.FENCED)):
+        await tidy_up(end, settings, graph, store)
+    assert swept == [(2, ["s"]), (2, ["s"])], "a checkpoint may be completing yet where the end was not in order"
 
 
 def test_a_stop_whose_commit_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import snapshot_engine
-from snapshot_engine.graph.job_graph import OperatorNode
+from snapshot_engine.graph.job_graph import OperatorNode, SourceLocation
+from snapshot_engine.operators import user_errors
 from snapshot_engine.operators.operator import Operator
-from snapshot_engine.operators.user_errors import UserFunctionError
+from snapshot_engine.operators.user_errors import RecordMismatchError, UserFunctionError
 from snapshot_engine.protocol.restarts import Failure
 from snapshot_engine.runtime.chain import OperatorFailed
 from snapshot_engine.runtime.failure_report import (
@@ -126,3 +129,29 @@ def test_the_history_says_why_and_not_only_where() -> None:
         "region 0: UserError: RuntimeError: window 3 caused by KeyError: 'price' (2 times)",
         "the job: ",
     ]
+
+
+class Mapper(Operator):
+    def __init__(self, fails: Callable[[], None]) -> None:
+        self.fails = fails
+
+    def process(self, port: int, data: object) -> None:
+        self.fails()
+
+
+def does_not_fit() -> None:
+    raise RecordMismatchError("map", "too short", (1,), pa.schema({"n": pa.int64()}))
+
+
+@pytest.mark.parametrize(
+    ("fails", "has_frames"), [(in_a_function, True), (in_a_function, False), (does_not_fit, False)]
+)
+def test_an_error_without_a_line_of_the_users_names_that_of_the_operator(
+    monkeypatch: pytest.MonkeyPatch, fails: Callable[[], None], has_frames: bool
+) -> None:
+    if not has_frames:  # as where the function is a builtin
+        monkeypatch.setattr(user_errors, "_ENGINE", str(Path(__file__).parent))
+    mapper = Mapper(fails)
+    node = OperatorNode("m", "map", Operator, SourceLocation("jobs.py", 12))
+    error = failing_operator(raised(lambda: mapper.process(0, None)), {id(mapper): node})
+    assert ("jobs.py:12" in summary(error)) is not has_frames

@@ -138,3 +138,35 @@ def test_another_nonce_or_another_restore_in_between_has_it_done_again(tmp_path:
         settings, driver = _by_manifest(tmp_path, f", restoreFrom: {wanted}, restoreNonce: {nonce}")
         assert starting_checkpoint(settings, driver).checkpoint == saved[wanted].checkpoint
         _completed(driver)
+
+
+def test_an_older_checkpoint_in_place_of_a_damaged_one_is_told(tmp_path: Path) -> None:
+    store, settings = _driver(tmp_path, None, allow_older_checkpoint=True)
+    before, latest = _manifest(store), _manifest(store)
+    for manifest in (before, latest):
+        store.complete(manifest, retained=2)
+    file = tmp_path / "ns" / "job" / "checkpoints" / f"{latest.checkpoint}-1" / "manifest.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    told: list[str] = []
+    found = starting_checkpoint(settings, store, told.append)
+    assert found is not None and found.checkpoint == before.checkpoint
+    (said,) = told
+    assert said.startswith(f"checkpoint {latest.checkpoint} is damaged ({file.as_uri()}: expected ")
+    assert f"going back to checkpoint {before.checkpoint}" in said and "output since then is written again" in said
+    assert "naming it" not in said, "nothing is left to be done"
+
+
+def test_a_restore_of_something_older_than_the_latest_is_told(tmp_path: Path) -> None:
+    store, settings = _driver(tmp_path, None, restore_from="savepoints/before")
+    store.complete_savepoint(_manifest(store), "before")
+    latest = _completed(store)
+    store.complete_savepoint(_manifest(store), "after")
+    told: list[str] = []
+    starting_checkpoint(settings, store, told.append)
+    starting_checkpoint(replace(settings, restore_from="savepoints/after"), store, told.append)
+    starting_checkpoint(replace(settings, restore_from=None), store, told.append)
+    assert told == [
+        f"restoring savepoint before (checkpoint 1), which is older than checkpoint {latest}: "
+        "output since is written again",
+        "restoring savepoint after (checkpoint 3)",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -166,6 +167,15 @@ def test_storage_that_cannot_be_written_is_said_at_once(job: Any, tmp_path: Path
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(StorageError, match=r"cannot be used: .*file.*may read and write"):
         job.store(LocalBlobs(tmp_path / "file"), patience=0).acquire("uid-1")
+
+
+def test_a_driver_that_was_replaced_names_a_file_that_is_there(job: Any, tmp_path: Path) -> None:
+    old = job.acquired(LocalBlobs(tmp_path))
+    job.acquired(LocalBlobs(tmp_path))
+    with pytest.raises(OwnershipLost) as lost:
+        old.sweep()
+    named = re.search(r"file://(\S+)", str(lost.value))
+    assert named is not None and Path(named[1]).is_file()
 
 
 def test_an_altered_current_is_reported_and_not_taken_for_an_empty_storage(job: Any, blobs: MemoryBlobs) -> None:

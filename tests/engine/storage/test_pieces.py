@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from snapshot_engine.state.handles import PieceHandle
 from snapshot_engine.storage.blobs import BlobStore
 from snapshot_engine.storage.errors import CorruptCheckpoint, StateTooLarge
 from snapshot_engine.storage.layout import Layout
+from snapshot_engine.storage.local import LocalBlobs
 from snapshot_engine.storage.memory import MemoryBlobs
 from snapshot_engine.storage.pieces import PieceOptions, PieceReader, PieceWriter, StorageConfig
 
@@ -119,6 +121,19 @@ def test_damage_is_found(blobs: MemoryBlobs, inline: bool) -> None:
             blobs.write(WHERE.absolute(handle.path), [damaged])
         with pytest.raises(CorruptCheckpoint, match=expected):
             reader.read_bytes(handle)
+
+
+def test_a_damaged_piece_is_named_by_its_full_path(blobs: MemoryBlobs, tmp_path: Path) -> None:
+    there = LocalBlobs(tmp_path)
+    handle = _writer(there, inline_below=1).write_bytes("x", b"abcdef")
+    file = tmp_path / WHERE.absolute(handle.path)
+    for damage in (lambda: file.write_bytes(b"abc"), lambda: file.write_bytes(b"abcdeF"), file.unlink):
+        damage()
+        for reader in (PieceReader(there, WHERE), PieceReader(blobs, WHERE)):
+            named = handle if reader.blobs is there else replace(handle, path=file.as_uri())
+            with pytest.raises(CorruptCheckpoint) as damaged:
+                reader.read_bytes(named)
+            assert damaged.value.path == file.as_uri()
 
 
 def test_bytes_that_are_no_table_are_reported_as_such(blobs: MemoryBlobs) -> None:
