@@ -36,7 +36,9 @@ def _leave(*_: Any) -> None:
     for number in stopping_signals():
         signal.signal(number, signal.SIG_IGN)
     jvm = sys.modules.get("snapshot_engine.runtime.jvm_process")
-    if jvm is not None:  # without it, nothing was started
-        jvm.end_started()
-    os.write(2, b"interrupted before the job had begun; nothing was changed\n")
-    os._exit(INTERRUPTED)
+    try:
+        if jvm is not None:  # without it, nothing was started
+            jvm.end_started()
+        os.write(2, b"interrupted before the job had begun; nothing was changed\n")  # to a terminal that may be gone
+    finally:
+        os._exit(INTERRUPTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,8 +86,10 @@ async def _run(
 
 def _stop_on_signals(master: JobMaster) -> None:
     """The first Ctrl-C asks for a last checkpoint, the second one does not wait for it."""
+    terminals = [file for file in (1, 2) if os.isatty(file)]
 
     def stop() -> None:
+        _let_go([file for file in terminals if not os.isatty(file)])
         if master.stopping:
             master.cancel("stopped without a last checkpoint")
         else:
@@ -94,6 +97,14 @@ def _stop_on_signals(master: JobMaster) -> None:
 
     for number in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _let_go(closed: Sequence[int]) -> None:
+    """What is written to a terminal that was closed is an error, and would be how the job ended."""
+    for file in closed:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file)
+        os.close(nowhere)
 
 
 def _tell(result: JobResult, view: View) -> int:

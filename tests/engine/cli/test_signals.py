@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -114,6 +116,23 @@ def test_whoever_is_interrupted_while_the_job_is_planned_is_told_the_same(tmp_pa
         said = rest_of(job)
     assert job.returncode == 130
     assert said == ["interrupted before the job had begun; nothing was changed\n"]
+
+
+@pytest.mark.timeout(180)
+def test_a_job_whose_terminal_is_closed_stops_with_a_last_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "endless.yaml").write_text(textwrap.dedent(MANIFEST))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = str(Path(sys.executable).with_name("streamingjob"))
+        os.execv(command, [command, "run", "--plain", str(tmp_path / "endless.yaml")])
+    said = b""
+    while b"checkpoint 1 completed" not in said:
+        said += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    word = json.loads((tmp_path / ".streamingjob" / "default-endless.json").read_text())
+    assert word["said"].startswith("stopped after checkpoint")
 
 
 def children_of(pid: int) -> list[int]:
