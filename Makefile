@@ -19,6 +19,7 @@ $(STAMP): pyproject.toml
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, this is $$(python3 --version)"; exit 1; }
 	@command -v java >/dev/null || { echo "Java 17 or newer is needed by Spark: apt-get install openjdk-17-jre-headless"; exit 1; }
 	test -x $(PY) || python3 -m venv $(VENV)
+	@echo "installing Spark and the rest: some minutes the first time"
 	$(PY) -m pip install -q -U pip
 	$(PY) -m pip install -q -e '.[all]' --group dev
 	touch $@

@@ -1,6 +1,7 @@
 KERNELS := $(VENV)/.kernels
 
 $(KERNELS): $(STAMP) $(wildcard engine/snapshot_engine/kernels/*.py)
+	@echo "compiling the kernels: half a minute, once"
 	$(PY) -m snapshot_engine.kernels
 	touch $@
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from snapshot_engine.cli import running
+from snapshot_engine.cli.errors import ANOTHER_TRY_MAY_HELP
 from snapshot_engine.wire import control
 from snapshot_engine.wire.manifest import ManifestError, load_manifest
 from snapshot_engine.wire.status import SavepointState, SavepointStatus
@@ -25,9 +26,10 @@ class JobClient:
     def __init__(self, manifest: Path) -> None:
         job = load_manifest(manifest)
         self._manifest = manifest
-        found = running.find(job, manifest)
-        self.url: str = found["url"]
-        self._token: str = found["token"]
+        self._file = running.address_file(job, manifest)
+        self._found = running.find(job, manifest)
+        self.url: str = self._found["url"]
+        self._token: str = self._found["token"]
 
     def get(self, path: str) -> Any:
         return self._ask(urllib.request.Request(self.url + path))
@@ -37,11 +39,11 @@ class JobClient:
         return self._ask(urllib.request.Request(self.url + path, data=data, method="POST"))
 
     def is_there(self) -> bool:
-        try:
-            self.get(control.STATUS_PATH)
-        except ManifestError:
-            return False
-        return True
+        """Not whether it answers: that may take long on a busy machine."""
+        return running.is_alive(self._found)
+
+    def last_word(self) -> dict[str, Any] | None:
+        return running.last_word(self._file, self._token)
 
     def savepoint(self, name: str) -> SavepointStatus:
         return SavepointStatus.model_validate(self.get(control.savepoint_path(name)))
@@ -102,4 +104,16 @@ def stop_job(manifest: Path, name: str | None, cancel: bool) -> None:
         if name is not None:
             client.refuse_failed_stop(name)
         time.sleep(PAUSE_SECONDS)
-    click.echo("stopped")
+    _tell_end(client.last_word(), cancel)
+
+
+def _tell_end(word: dict[str, Any] | None, cancel: bool) -> None:
+    """A stop is done well only if the job ended as it was asked to; else the exit code is that of `run`."""
+    if word is None:
+        why = "the job is gone without a word, probably killed: it may lack its last checkpoint"
+        click.secho(f"error: {why}; run it again, it goes on from the latest one", fg="red", err=True)
+        raise SystemExit(ANOTHER_TRY_MAY_HELP)
+    if word["code"] and not (cancel and word["cutShort"]):
+        click.secho(f"error: the job was not stopped as asked, it {word['said']}", fg="red", err=True)
+        raise SystemExit(word["code"])
+    click.echo(word["said"])

@@ -40,7 +40,7 @@ def drive() -> int:
     except Exception as error:
         return _fail(error, launch.generation, seen.status)
     _leave(_report_of(result, launch.generation, seen.status))
-    log.info("%s: %s", result.outcome.value, result.message)
+    log.info("%s", result.sentence)
     return int(result.exit_code)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from snapshot_engine.wire.status import ExitCode
-
 USAGE = 2
 ANOTHER_TRY_MAY_HELP = 1
 
@@ -40,6 +38,7 @@ def exit_code_of(error: BaseException) -> int | None:
     from snapshot_engine.runtime.restore import UnmatchedState
     from snapshot_engine.storage import errors as storage
     from snapshot_engine.wire.manifest import ManifestError
+    from snapshot_engine.wire.status import ExitCode
 
     table: list[tuple[type[BaseException], int]] = [
         (ManifestError, USAGE),

@@ -89,10 +89,13 @@ def run(
 
     On a terminal a live table shows how it goes, elsewhere a line for each event; with -o json a JSON object.
     """
-    from snapshot_engine.cli.run import run_manifest
-    from snapshot_engine.cli.view import view_for
+    from snapshot_engine.cli.leaving import leaving_when_signalled
 
-    raise SystemExit(run_manifest(manifest, overrides, restore, seconds, port, view_for(output, plain)))
+    with leaving_when_signalled():
+        from snapshot_engine.cli.run import run_manifest
+        from snapshot_engine.cli.view import view_for
+
+        raise SystemExit(run_manifest(manifest, overrides, restore, seconds, port, view_for(output, plain)))
 
 
 @main.command(hidden=True)

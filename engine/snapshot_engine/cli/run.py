@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 from snapshot_engine.cli import running
+from snapshot_engine.cli.leaving import stopping_signals
 from snapshot_engine.cli.view import View
 from snapshot_engine.graph.execution import ExecutionGraph
 from snapshot_engine.graph.job_plan import plan
@@ -23,10 +25,6 @@ from snapshot_engine.runtime.restore import Restore
 from snapshot_engine.runtime.starting_checkpoint import starting_checkpoint
 from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire.manifest import load_manifest
-
-STOPPING = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130
-"""As shells have it: 128 plus the number of SIGINT."""
 
 
 def run_manifest(
@@ -54,16 +52,12 @@ def run_manifest(
     Restore(start, execution, settings.allow_non_restored_state)
     slots, regions = slots_of(execution), len(execution.regions)
     view.say(f"{job.metadata.name}: {regions} region(s) on {slots} slot(s); starting Spark …")
-    try:
-        launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
-    except KeyboardInterrupt:
-        click.secho("interrupted before the job had begun; nothing was changed", fg="yellow", err=True)
-        return INTERRUPTED
+    launcher = launch_on_spark(graph, execution, job.spec.spark_conf)
     file = running.address_file(job, manifest)
     try:
         result = asyncio.run(_run(settings, execution, launcher, view, seconds, port, file))
     finally:
-        for number in STOPPING:  # the job is over: nothing is left to be stopped, and what is left is to tidy up
+        for number in stopping_signals():  # the job is over: nothing is left to be stopped, and the rest is tidying up
             signal.signal(number, signal.SIG_IGN)
         running.withdraw(file)
         launcher.close()
@@ -85,27 +79,40 @@ async def _run(
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, job.master.stop)
         with view.showing(job.board, job.api.port):
-            return await task
+            result = await task
+            # While the job can still be asked: who waits for its end shall not find neither it nor its last word.
+            running.leave_word(file, job.token, result)
+            return result
 
 
 def _stop_on_signals(master: JobMaster) -> None:
     """The first Ctrl-C asks for a last checkpoint, the second one does not wait for it."""
+    terminals = [file for file in (1, 2) if os.isatty(file)]
 
     def stop() -> None:
+        _let_go([file for file in terminals if not os.isatty(file)])
         if master.stopping:
             master.cancel("stopped without a last checkpoint")
         else:
             master.stop()
 
-    for number in STOPPING:
+    for number in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _let_go(closed: Sequence[int]) -> None:
+    """What is written to a terminal that was closed is an error, and would be how the job ended."""
+    for file in closed:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file)
+        os.close(nowhere)
 
 
 def _tell(result: JobResult, view: View) -> int:
     good = result.outcome in (Outcome.FINISHED, Outcome.STOPPED)
-    view.say(f"{result.outcome.value}: {result.message}", good)
+    view.say(result.sentence, good)
     if result.savepoint:
         view.say(f"savepoint: {result.savepoint}")
     for entry in result.history:
         view.say(f"  {entry}", good=False)
-    return INTERRUPTED if result.cut_short else int(result.exit_code)
+    return running.code_of(result)

@@ -68,8 +68,11 @@ log = logging.getLogger(__name__)
 
 CHANNEL_GRACE_SECONDS = 2.0
 """How long a broken channel may be just the first sign of a slot that is gone."""
-LAST_CHECKPOINT_PAUSE = 0.2
-"""Between attempts at the checkpoint after which a job that was told to stop does so."""
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
+"""Between attempts at the checkpoint after which a job that was told to stop does so; each is twice the one before."""
+LAST_CHECKPOINT = "the last checkpoint"
+"""Who holds checkpoints in such a pause."""
 
 
 class JobMaster:
@@ -120,6 +123,7 @@ class JobMaster:
         self._recovery_timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[JobResult] = self._loop.create_future()
         self._stop_after: int | None = None
+        self._last_pause = FIRST_PAUSE
         self.stopping = False
 
     def clock(self) -> float:
@@ -619,14 +623,23 @@ class JobMaster:
     def checkpoint_aborted(self, action: Abort) -> None:
         self.events.checkpoint_aborted(action)
         if self._stop_after is not None:
-            # Not at once: what made this one fail (no ids to be had, for instance) would make the next one fail too.
-            self._later(LAST_CHECKPOINT_PAUSE, self._ask_again_for_the_last)
+            self._pause_before_the_last()
         elif action.stop:
             self.stopping = False  # the job goes on, and may be told again
+
+    def _pause_before_the_last(self) -> None:
+        """What made this one fail (a full disk, for instance) would make the next one fail too, and the restarts that
+        come of it be used up in a moment: nothing is triggered meanwhile, whatever the interval."""
+        if LAST_CHECKPOINT in self.checkpoints.coordinator.holds:
+            return
+        self.checkpoints.hold(LAST_CHECKPOINT)
+        self._later(self._last_pause, self._ask_again_for_the_last)
+        self._last_pause = min(2 * self._last_pause, LONGEST_PAUSE)
 
     def _ask_again_for_the_last(self) -> None:
         if not self._ended.done():
             self.checkpoints.request_checkpoint()
+            self.checkpoints.release(LAST_CHECKPOINT)
 
     def checkpoints_keep_failing(self, reason: str) -> None:
         """The whole job starts again from the latest completed checkpoint."""

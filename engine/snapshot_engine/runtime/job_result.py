@@ -30,6 +30,11 @@ class JobResult:
     """It failed since what it was to be restored from is damaged or does not fit: the same driver again cannot help."""
 
     @property
+    def sentence(self) -> str:
+        word = self.outcome.value
+        return self.message if self.message.startswith(word) else f"{word}: {self.message}"
+
+    @property
     def exit_code(self) -> ExitCode:
         return ExitCode.UNREADABLE_STATE if self.unreadable_state else _EXIT_CODES[self.outcome]
 

@@ -158,5 +158,8 @@ def _explain(manifest: Manifest, unknown: list[str], missing: list[str], there: 
     if missing:
         lines.append(f"  it holds no state for {', '.join(missing)}")
     lines.append(f"  operators of the pipeline: {', '.join(there)}")
-    lines.append("  give the operators their former uids, or set allowNonRestoredState to start without this state")
+    lines.append(
+        "  give the operators their former uids, or start without this state: spec.allowNonRestoredState: true"
+    )
+    lines.append("  to begin anew without any state, give the job another metadata.name or spec.checkpoint.storage")
     return "\n".join(lines)

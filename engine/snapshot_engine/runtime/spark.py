@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -19,12 +20,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pyspark import RDD, BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle
-from pyspark.java_gateway import launch_gateway
+from pyspark import RDD, BarrierTaskContext, InheritableThread, SparkConf, SparkContext, cloudpickle, java_gateway
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
 from snapshot_engine.protocol.elements import Attempt
+from snapshot_engine.runtime.jvm_process import JvmProcess
 from snapshot_engine.runtime.launcher import ExecutorInfo, OnEnd
 from snapshot_engine.runtime.placements import Placements
 from snapshot_engine.runtime.slot_task import SlotTask
@@ -79,7 +80,10 @@ def context_of(settings: Mapping[str, str]) -> SparkContext:
     quiet = {"spark.log.level": "FATAL", **settings}
     conf = SparkConf().setAll(list(quiet.items()))
     _start_jvm(conf)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     context = SparkContext.getOrCreate(conf)
+    if on_interrupt is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_interrupt)  # Spark's own answer to Ctrl-C leaves the process to a traceback
     _hush_accumulators(context)
     return context
 
@@ -89,7 +93,8 @@ def _start_jvm(conf: SparkConf) -> None:
     to answer, and its last checkpoint needs Spark. The JVM ends when its pipe to this process closes.
     """
     if SparkContext._gateway is None:
-        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        vars(java_gateway)["Popen"] = JvmProcess
+        gateway = java_gateway.launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 

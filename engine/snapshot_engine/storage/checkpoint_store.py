@@ -75,6 +75,8 @@ class CheckpointStore(CheckpointCatalog):
         self._saving = threading.Lock()
         self._counting = threading.Lock()
         self._next_id = 0
+        self._refusal = ""
+        """Why there were no new ids when they were last asked for."""
         self._shared = SharedPieces()
         self._unsaved_history: list[Mapping[str, Any]] = []
         self._restore_id = restore_id
@@ -138,7 +140,8 @@ class CheckpointStore(CheckpointCatalog):
         """An id that no driver of this job has used or will use again. Raises NoIdsLeft until `reserve_ids` is done."""
         with self._counting:
             if self._next_id >= self._ownership.current.reserved_until:
-                raise NoIdsLeft(f"storage has given out no new checkpoint ids since {self._next_id - 1}")
+                why = f": {self._refusal}" if self._refusal else ""
+                raise NoIdsLeft(f"storage has given out no new checkpoint ids since {self._next_id - 1}{why}")
             self._next_id += 1
             return self._next_id - 1
 
@@ -148,7 +151,11 @@ class CheckpointStore(CheckpointCatalog):
         return self._next_id + _RESERVED_IDS // 2 > self._ownership.current.reserved_until
 
     def reserve_ids(self) -> None:
-        self._update(lambda current: current)
+        try:
+            self._update(lambda current: current)
+        except (OSError, StorageError) as error:
+            self._refusal = str(error)
+            raise
 
     def release(self) -> None:
         """Give back the ids that were not used, when the driver ends in good order."""

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from snapshot_engine.wire.spec import KIND, StreamingJob
+from snapshot_engine.wire.spec import ENTRYPOINT_PATTERN, KIND, StreamingJob
 
 Location = tuple[str | int, ...]
 
@@ -200,6 +200,8 @@ def _explain(detail: ErrorDetails) -> str:
             model = _model_at(detail["loc"])
             fields = f" with fields such as {', '.join(_fields_of(model)[:4])}" if model else ""
             return f"found {found}; it must be an object{fields}"
+        case "string_pattern_mismatch" if context["pattern"] == ENTRYPOINT_PATTERN:
+            return f"found {found}; it must be module:function or file.py:function"
         case "string_pattern_mismatch":
             return f"found {found}; it must match {context['pattern']}"
         case _:

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from snapshot_engine.cli import main
-from snapshot_engine.cli.running import announce, withdraw
+from snapshot_engine.cli import main, running
+from snapshot_engine.cli.running import announce, leave_word, withdraw
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.runtime.embedded import open_job_store
+from snapshot_engine.runtime.job_result import JobResult, Outcome
 from snapshot_engine.runtime.job_settings import settings_of
 from snapshot_engine.state.handles import OperatorState
 from snapshot_engine.storage.manifest import Manifest, SubtaskSnapshot, VertexSnapshot
@@ -218,7 +219,8 @@ def a_job_that_answers(tmp_path: Path, answers: dict[str, Any]) -> Iterator[Path
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            data = json.dumps(answers[f"{self.command} {self.path}"]).encode()
+            answer = answers[f"{self.command} {self.path}"]
+            data = json.dumps(answer() if callable(answer) else answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -251,6 +253,57 @@ def test_a_stop_whose_savepoint_has_failed_says_so_and_that_the_job_goes_on(tmp_
         result = invoke("stop", manifest, "--savepoint", "the-end")
     assert result.exit_code == 2, result.output
     assert "there is a savepoint 'the-end' already" in result.output and "goes on" in result.output
+
+
+ENDS = {
+    "stopped": (JobResult(Outcome.STOPPED, "stopped after checkpoint 5"), 0, "stopped after checkpoint 5"),
+    "failed": (JobResult(Outcome.FAILED, "the disk is full", history=["the job: no space"]), 64, "no space"),
+    "interrupted": (JobResult(Outcome.STOPPED, "stopped without a last checkpoint", cut_short=True), 130, "without"),
+    "killed": (None, 1, "gone without a word"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ENDS)
+def test_a_stop_says_how_the_job_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    result, code, words = ENDS[end]
+
+    def stop() -> dict[str, bool]:
+        if result is not None:
+            leave_word(tmp_path / ".streamingjob" / "default-job.json", "token", result)
+        monkeypatch.setattr(running, "is_alive", lambda _: False)
+        return {"accepted": True}
+
+    with a_job_that_answers(tmp_path, {f"POST {control.STOP_PATH}": stop}) as manifest:
+        told = invoke("stop", manifest)
+    assert told.exit_code == code, told.output
+    assert words in told.output
+    assert "stopped: stopped" not in told.output
+
+
+def test_a_job_that_was_cancelled_as_asked_was_stopped_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> dict[str, bool]:
+        result = JobResult(Outcome.STOPPED, "cancelled by request", cut_short=True)
+        leave_word(tmp_path / ".streamingjob" / "default-job.json", "token", result)
+        monkeypatch.setattr(running, "is_alive", lambda _: False)
+        return {"accepted": True}
+
+    with a_job_that_answers(tmp_path, {f"POST {control.STOP_PATH}": stop}) as manifest:
+        told = invoke("stop", manifest, "--cancel")
+    assert (told.exit_code, told.output) == (0, "stopped: cancelled by request\n")
+
+
+def test_a_last_word_is_not_taken_for_a_job_that_runs(tmp_path: Path) -> None:
+    manifest = write_job(tmp_path)
+    file = tmp_path / ".streamingjob" / "default-job.json"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        announce(file, server.getsockname()[1], "token")
+        leave_word(file, "another's", JobResult(Outcome.FINISHED))
+        assert running.last_word(file, "token") is None
+        leave_word(file, "token", JobResult(Outcome.FINISHED))
+        withdraw(file)
+        assert "streamingjob run" in invoke("status", manifest).output
+    assert running.last_word(file, "token") is not None
 
 
 @pytest.mark.timeout(20)

@@ -22,6 +22,7 @@ from snapshot_engine.connectors.protocols import Committable, SweptJob
 from snapshot_engine.connectors.staged_files import STAGING
 from snapshot_engine.graph.job_plan import plan_pipeline
 from snapshot_engine.graph.planning import PlanOptions
+from snapshot_engine.protocol.checkpoints import CheckpointConfig
 from snapshot_engine.protocol.elements import Attempt
 from snapshot_engine.protocol.region_run import RegionState
 from snapshot_engine.protocol.restarts import RestartConfig
@@ -243,6 +244,31 @@ def test_a_job_that_is_stopped_while_storage_gives_out_no_ids_stops_when_it_does
     )
     assert result.outcome is Outcome.STOPPED
     assert "stopped after checkpoint" in result.message
+    assert not result.cut_short
+
+
+def test_a_stop_survives_that_the_disk_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few restarts are no answer to that: they would be used up before anybody has made room."""
+    sink = CollectSink(tmp_path / "out")
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def stop(job: RunningJob) -> None:
+        await completed(job, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(job.master._store, "complete", refuse)
+            job.master.stop()
+            await asyncio.sleep(2.5)
+
+    result = run_pipeline(
+        pipeline_into(sink, rate=100.0),
+        storage=tmp_path / "ck",
+        checkpoint=CheckpointConfig(interval=0.05, tolerable_failures=0),
+        restarts=RestartConfig(first_delay=0.01, max_delay=0.01, per_region=3, per_job=3),
+        meanwhile=stop,
+    )
+    assert result.outcome is Outcome.STOPPED, result.message
     assert not result.cut_short
 
 

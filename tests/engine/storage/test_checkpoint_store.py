@@ -54,6 +54,21 @@ def test_ids_that_have_run_out_are_reserved_again(job: Any, blobs: BlobStore) ->
     assert store.next_checkpoint_id() == taken[-1] + 1
 
 
+def test_why_there_are_no_new_ids_is_told(job: Any, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = job.acquired(blobs)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_update", refuse)
+        with pytest.raises(OSError):
+            store.reserve_ids()
+    with pytest.raises(NoIdsLeft, match=r"no new checkpoint ids since 16: .*No space left on device"):
+        for _ in range(17):
+            store.next_checkpoint_id()
+
+
 def test_a_pinned_checkpoint_outlives_the_limit(job: Any, blobs: BlobStore) -> None:
     store = job.acquired(blobs)
     for _ in range(3):

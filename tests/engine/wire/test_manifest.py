@@ -125,7 +125,7 @@ def test_a_name_that_kubernetes_would_refuse_is_refused(name: str, message: str)
     [
         ("{}", "give exactly one of entrypoint, source and configMap; found none of them"),
         ("{entrypoint: a:b, source: x}", "found entrypoint and source"),
-        ("{entrypoint: no-function}", "it must match"),
+        ("{entrypoint: no-function}", "it must be module:function or file.py:function"),
         ("{source: x, path: lib}", "path goes with entrypoint only"),
     ],
 )
