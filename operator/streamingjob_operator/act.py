@@ -152,7 +152,7 @@ class Actor:
                 await self._kube.create(PODS, probed, dry_run=True)
             except ApiError as error:
                 # The generated name is another one each time, and would make the same message news.
-                said = re.sub(f"{probe.pod_name}-[a-z0-9]+", probe.pod_name, error.message)
+                said = re.sub(f"{probe.pod_name}-[a-z0-9]+", probe.pod_name, error.message) + _advice(part, error)
                 message = f"the API server refuses the {part} pod ({_origin(part, error)}): {said}"
                 if error.blames_the_object:
                     return message
@@ -319,3 +319,10 @@ def _origin(part: str, error: ApiError) -> str:
         return f"spec.{part}.podTemplate"  # the operator itself misspells none
     account = "spec.serviceAccountName, " if part == "driver" else ""
     return f"rendered from spec.{part} with its podTemplate, {account}spec.image and spec.checkpoint.storage"
+
+
+def _advice(part: str, error: ApiError) -> str:
+    """The engine's own container always has an image."""
+    if not re.search(r"spec[.]containers\[\d+\][.]image: Required value", error.message):
+        return ""
+    return f". To change the engine's container, name it `{part}`"

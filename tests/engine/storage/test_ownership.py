@@ -107,7 +107,8 @@ def test_who_may_take_over_anothers_state_is_told_how_it_is_named(job: Any, blob
 
 def test_where_another_job_has_completed_nothing_there_is_no_checkpoint_to_name(job: Any, blobs: BlobStore) -> None:
     job.acquired(blobs)
-    with pytest.raises(BelongsToAnotherJob, match=r"name one of its savepoints in restoreFrom \(checkpoints there: none"):
+    told = r"name one of its savepoints in restoreFrom \(checkpoints there: none"
+    with pytest.raises(BelongsToAnotherJob, match=told):
         job.store(blobs).acquire("uid-2")
 
 

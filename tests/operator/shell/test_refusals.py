@@ -98,6 +98,19 @@ async def test_a_refused_pod_is_put_down_to_all_that_can_be_behind_it(api, shell
     assert shell.condition("Stalled")["message"] == f"the API server refuses the {part} pod ({origin}): {error.message}"
 
 
+@pytest.mark.parametrize("part", ["driver", "executor"])
+async def test_a_container_of_another_name_without_image_is_told_how_the_engines_is_named(api, shell, part):
+    def refuse_part(verb, kind, body):
+        if verb == "dry run" and body["spec"]["containers"][0]["name"] == part:
+            raise ApiError(422, "Invalid", 'Pod "x" is invalid: spec.containers[1].image: Required value')
+
+    api.refuse(refuse_part)
+    shell.apply()
+    await shell.look()
+    told = shell.condition("Stalled")["message"]
+    assert told.endswith(f"image: Required value. To change the engine's container, name it `{part}`")
+
+
 @pytest.fixture
 async def running(shell):
     shell.apply()
