@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, RestartEntry, SlotStatus
-from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
+from streamingjob_operator.actions import DeletePod, HintSuspectNode, ProbeExecutor, ReportLoss
 from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
 from streamingjob_operator.resource import JobSize
 
@@ -181,7 +181,24 @@ def test_executors_that_a_quota_refuses_are_said(world, there):
     assert world.condition("Degraded") == ("True", "ExecutorsCannotStart")
     assert world.message("Degraded") == (
         f"{there} of 4 executor pods are there, and no more are being made: a ResourceQuota or an admission rule of "
-        "the namespace may refuse them (kubectl describe quota; kubectl get events)"
+        "the namespace may refuse them (kubectl describe quota -n shop)"
+    )
+    assert world.condition("Ready")[0] == "False" and world.message("Ready") == world.message("Degraded")
+
+
+def test_the_api_server_says_why_it_refuses_executors(world):
+    starting_with(world, 2, parallelism=4)
+    assert not world.actions(ProbeExecutor), "they may be on their way"
+    world.pass_time(21)
+    world.look()
+    assert world.actions(ProbeExecutor) == [ProbeExecutor(world.status["driver"]["specHash"])]
+    world.executor_probed, world.executor_refusal = True, "exceeded quota: team, used: pods=3, limited: pods=3"
+    world.look()
+    assert not world.actions(ProbeExecutor), "asked a moment ago"
+    assert world.last.look_again_in <= 30
+    assert world.message("Degraded") == (
+        "2 of 4 executor pods are there, and no more are being made: the API server refuses them: exceeded quota: "
+        "team, used: pods=3, limited: pods=3"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from streamingjob_operator.actions import ReportLoss, StopJob, TakeSavepoint
 from streamingjob_operator.jobmaster import JobMasterError, JobMasterSilentError
 from streamingjob_operator.kube import CONFIG_MAPS, EVENTS, PODS, STREAMING_JOBS, ApiError
+from streamingjob_operator.rules import executors
 
 NO_ACCOUNT = ApiError(
     403, "Forbidden", 'pods "orders" is forbidden: error looking up service account shop/own: not found'
@@ -132,6 +133,17 @@ async def test_a_changed_spec_that_the_cluster_refuses_leaves_the_job_running_an
     refusing.on = False
     await running.look(2)
     assert running.status["operation"]["kind"] == "Upgrade"
+
+
+async def test_the_quota_that_refuses_executors_is_named(api, running, monkeypatch):
+    monkeypatch.setattr(executors, "EXECUTORS_MADE_WITHIN_SECONDS", 0.0)
+    refuse(api, ApiError(403, "Forbidden", 'pods "orders-check-ab1" is forbidden: exceeded quota: team'))
+    await running.look(3)
+    degraded = running.condition("Degraded")
+    assert 'refuses them: pods "orders-check" is forbidden: exceeded quota: team' in degraded["message"]
+    asked = api.calls.count(("dry run", "pods", None))
+    await running.look(3)
+    assert api.calls.count(("dry run", "pods", None)) == asked
 
 
 async def test_what_is_refused_keeps_nothing_else_from_being_done(api, running, monkeypatch):
