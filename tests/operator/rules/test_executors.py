@@ -137,12 +137,12 @@ def test_a_recovered_region_is_announced_with_its_checkpoint_and_time(running):
     back = away.model_copy(
         update={"state": RegionState.RUNNING, "running_since": running.now, "last_restored_checkpoint": 7}
     )
-    phases = {"detect": 0.05, "schedule": 0.7, "restore": 0.15}
+    phases = {"detect": 5.0, "schedule": 0.75, "restore": 0.15}
     history = [RestartEntry(region="r1", cause="PodLost", failed_at=failure.at, attempt=2, phases=phases)]
     running.say(regions=[running.region(0), back, running.region(2)], restarts=1, restart_history=history)
     decision = running.look()
     assert [each.message for each in decision.announcements] == [
-        "Region r1 runs again after 0.90 s (detect 0.05, schedule 0.70, restore 0.15), "
+        "Region r1 runs again 0.90 s after its failure was noticed (detect 5.00 before; schedule 0.75, restore 0.15), "
         "attempt 2 from checkpoint 7 (cause: PodLost)"
     ]
     assert decision.recoveries == (0.9,)
