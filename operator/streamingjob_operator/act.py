@@ -110,6 +110,8 @@ class Actor:
             case a.DryRunPods(spec_hash):
                 memory.dry_runs = {spec_hash: await self._dry_run(job, spec_hash)}
                 return True
+            case a.ProbeExecutor(spec_hash):
+                return await self._probe_executor(job, spec_hash, memory)
             case a.LaunchDriver(driver):
                 return await self._launch_driver(job, driver, memory)
             case a.LaunchPlanner(spec_hash, restore):
@@ -137,22 +139,16 @@ class Actor:
     async def _dry_run(self, job: Job, spec_hash: str) -> str | None:
         """What the API server says against the driver's or the executors' pods; None if it would take them."""
         stored = await self._read_with_surroundings(job, spec_hash)
-        probe = DriverRecord(
-            generation=0, pod_name=f"{job.name}-check", spec_hash=spec_hash, launched_at=job.created_at
-        )
+        probe = DriverRecord(generation=0, pod_name=_probe_name(job), spec_hash=spec_hash, launched_at=job.created_at)
         pods = {
             "driver": build_driver_pod(_owner(job), stored, probe),
             "executor": build_executor_probe(_owner(job), stored.spec),
         }
         for part, pod in pods.items():
-            # No name of a real pod can be in the way.
-            unnamed = {key: value for key, value in pod["metadata"].items() if key != "name"}
-            probed = {**pod, "metadata": {**unnamed, "generateName": f"{probe.pod_name}-"}}
             try:
-                await self._kube.create(PODS, probed, dry_run=True)
+                await self._try_pod(job, pod)
             except ApiError as error:
-                # The generated name is another one each time, and would make the same message news.
-                said = re.sub(f"{probe.pod_name}-[a-z0-9]+", probe.pod_name, error.message)
+                said = error.message + _advice(part, error)
                 message = f"the API server refuses the {part} pod ({_origin(part, error)}): {said}"
                 if error.blames_the_object:
                     return message
@@ -160,6 +156,32 @@ class Actor:
                 if "exceeded quota" not in error.message:
                     raise ApiError(error.status, error.reason, message) from error
         return None
+
+    async def _probe_executor(self, job: Job, spec_hash: str, memory: JobMemory) -> bool:
+        """True if it is refused for another reason than before, or no longer."""
+        stored = await self._specs.read(job, spec_hash)
+        before = memory.executor_refusal(datetime.now(UTC))
+        said = None
+        try:
+            await self._try_pod(job, build_executor_probe(_owner(job), stored.spec))
+        except ApiError as error:
+            if not error.is_refusal:
+                raise
+            said = error.message
+        memory.executor_probe = (datetime.now(UTC), said)
+        return said != before
+
+    async def _try_pod(self, job: Job, pod: dict[str, Any]) -> None:
+        """Raises what the API server says against it; nothing is made."""
+        # No name of a real pod can be in the way.
+        unnamed = {key: value for key, value in pod["metadata"].items() if key != "name"}
+        probed = {**pod, "metadata": {**unnamed, "generateName": f"{_probe_name(job)}-"}}
+        try:
+            await self._kube.create(PODS, probed, dry_run=True)
+        except ApiError as error:
+            # The generated name is another one each time, and would make the same message news.
+            said = re.sub(f"{_probe_name(job)}-[a-z0-9]+", _probe_name(job), error.message)
+            raise ApiError(error.status, error.reason, said) from error
 
     async def _read_with_surroundings(self, job: Job, spec_hash: str) -> StoredSpec:
         """A stored spec, and all that a pod made of it needs to start: somebody may have deleted it meanwhile."""
@@ -313,9 +335,20 @@ def _owner(job: Job) -> Owner:
     return Owner(job.name, job.namespace, job.uid)
 
 
+def _probe_name(job: Job) -> str:
+    return f"{job.name}-check"
+
+
 def _origin(part: str, error: ApiError) -> str:
     """The fields of the spec that can be behind what is said of a pod."""
     if "unknown field" in error.message:
         return f"spec.{part}.podTemplate"  # the operator itself misspells none
     account = "spec.serviceAccountName, " if part == "driver" else ""
     return f"rendered from spec.{part} with its podTemplate, {account}spec.image and spec.checkpoint.storage"
+
+
+def _advice(part: str, error: ApiError) -> str:
+    """The engine's own container always has an image."""
+    if not re.search(r"spec[.]containers\[\d+\][.]image: Required value", error.message):
+        return ""
+    return f". To change the engine's container, name it `{part}`"

@@ -21,6 +21,13 @@ class DryRunPods:
 
 
 @dataclass(frozen=True)
+class ProbeExecutor:
+    """Ask the API server whether it would take one more executor of the job that runs."""
+
+    spec_hash: str
+
+
+@dataclass(frozen=True)
 class LaunchDriver:
     """Make the recorded driver's pod, and all it needs: service, secret, service account, role."""
 
@@ -106,6 +113,7 @@ DriverRequest = ReportLoss | HintSuspectNode | StopJob | TakeSavepoint | DropSav
 Action = (
     StoreSpec
     | DryRunPods
+    | ProbeExecutor
     | LaunchDriver
     | LaunchPlanner
     | LaunchCleaner

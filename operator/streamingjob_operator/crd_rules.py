@@ -12,12 +12,14 @@ from snapshot_engine.wire.spec import (
     ENTRYPOINT_PATTERN,
     FUNCTION_PATTERN,
     MAX_NAME_LENGTH,
+    MIN_DRIVER_MEMORY,
     MIN_EXECUTOR_MEMORY,
     MIN_HEARTBEAT_TIMEOUT,
     NAME_PATTERN,
     OBJECT_STORES,
     OUTSIDE_OF_VOLUME,
     OUTSIDE_OF_VOLUME_PATTERN,
+    TOO_LITTLE_DRIVER_MEMORY,
     TOO_LITTLE_EXECUTOR_MEMORY,
 )
 from streamingjob_operator.manifests.pod_security import SCRATCH_DIRECTORY, WORK_DIRECTORY
@@ -44,6 +46,10 @@ def _spark_conf_rule() -> str:
 
 def _escape(key: str) -> str:
     return key.replace(".", "[.]")
+
+
+def _is_at_least(mebibytes: int) -> str:
+    return f"!isQuantity(self) || !quantity(self).isLessThan(quantity('{mebibytes}Mi'))"
 
 
 _IS_DURATION = Rule(
@@ -151,12 +157,8 @@ PATH_RULES: dict[str, list[Rule]] = {
             "max must not be shorter than initial",
         ),
     ],
-    "spec.executor.memory": [
-        Rule(
-            f"!isQuantity(self) || !quantity(self).isLessThan(quantity('{MIN_EXECUTOR_MEMORY}Mi'))",
-            TOO_LITTLE_EXECUTOR_MEMORY,
-        ),
-    ],
+    "spec.driver.memory": [Rule(_is_at_least(MIN_DRIVER_MEMORY), TOO_LITTLE_DRIVER_MEMORY)],
+    "spec.executor.memory": [Rule(_is_at_least(MIN_EXECUTOR_MEMORY), TOO_LITTLE_EXECUTOR_MEMORY)],
     "spec.sparkConf": [
         Rule(
             _spark_conf_rule(),

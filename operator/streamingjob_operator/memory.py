@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from streamingjob_operator.observation import LossKey, Refusal, Report
+from streamingjob_operator.observation import PROBE_AGAIN_SECONDS, LossKey, Refusal, Report
 
 # After that a report is repeated, in case the answer was lost.
 SAY_AGAIN_AFTER = timedelta(seconds=5)
 DROP_AGAIN_AFTER = timedelta(seconds=60)
+PROBE_AGAIN_AFTER = timedelta(seconds=PROBE_AGAIN_SECONDS)
 
 
 @dataclass
@@ -15,6 +16,8 @@ class JobMemory:
     report: Report | None = None
     silent_since: datetime | None = None
     dry_runs: dict[str, str | None] = field(default_factory=dict)
+    executor_probe: tuple[datetime, str | None] | None = None
+    """When the API server was last asked about one more executor, and what it said against it."""
     refused_launch: tuple[int, Refusal] | None = None
     """Of the driver of that generation."""
     hindrance: Refusal | None = None
@@ -33,6 +36,15 @@ class JobMemory:
     start_problems: dict[str, tuple[datetime, str | None]] = field(default_factory=dict)
     """Pod uid → when Kubernetes' events were last asked, and what they said."""
     written_at: datetime | None = None
+
+    def executor_probed(self, now: datetime) -> bool:
+        return self.executor_probe is not None and now - self.executor_probe[0] < PROBE_AGAIN_AFTER
+
+    def executor_refusal(self, now: datetime) -> str | None:
+        """Kept until it has been asked again, and no longer: another shortage may have another cause."""
+        if self.executor_probe is None or now - self.executor_probe[0] > 2 * PROBE_AGAIN_AFTER:
+            return None
+        return self.executor_probe[1]
 
     def recent_losses(self, now: datetime) -> frozenset[LossKey]:
         return frozenset(key for key, told in self.losses_told.items() if now - told < SAY_AGAIN_AFTER)

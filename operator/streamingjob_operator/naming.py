@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import Any
 
+from snapshot_engine.wire.control import DRIVER_CONTAINER_NAME
 from snapshot_engine.wire.control import GENERATION_LABEL as GENERATION_LABEL
 from snapshot_engine.wire.spec import GROUP
 from streamingjob_operator.resource import RestorePoint
@@ -23,7 +24,7 @@ EXECUTOR = "executor"
 PLANNER = "planner"
 CLEANER = "cleaner"
 
-DRIVER_CONTAINER = "driver"
+DRIVER_CONTAINER = DRIVER_CONTAINER_NAME
 """The main container of driver, planner and cleaner; an executor's is named by the wire."""
 
 # What the operator reads from the live spec, so that a change takes effect without restarting the job.

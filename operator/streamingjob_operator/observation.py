@@ -9,6 +9,8 @@ from snapshot_engine.wire.status import JobStatus, TerminationReport
 from streamingjob_operator import naming
 from streamingjob_operator.resource import Job, JobSize, Reason
 
+PROBE_AGAIN_SECONDS = 30.0
+
 
 @dataclass(frozen=True)
 class ContainerExit:
@@ -104,6 +106,10 @@ class Observation:
     """First of the unanswered requests to the current driver."""
     dry_runs: Mapping[str, str | None] = field(default_factory=dict)
     """Spec hash → what the API server said against its pods, None for nothing."""
+    executor_probed: bool = False
+    """The API server was asked about one more executor less than PROBE_AGAIN_SECONDS ago."""
+    executor_refusal: str | None = None
+    """What it said against it."""
     refused_launch: Refusal | None = None
     """The last attempt to make the current driver's pod was refused."""
     hindrance: Refusal | None = None

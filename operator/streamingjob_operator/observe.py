@@ -46,6 +46,8 @@ class Observer:
             report=report if report is not None and report.status.generation == generation else None,
             silent_since=memory.silent_since if driver is not None else None,
             dry_runs=dict(memory.dry_runs),
+            executor_probed=memory.executor_probed(now),
+            executor_refusal=memory.executor_refusal(now),
             refused_launch=refused[1] if refused is not None and refused[0] == generation else None,
             hindrance=memory.hindrance,
             driver_log=self._log_of_driver(job, memory),

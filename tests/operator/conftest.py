@@ -51,6 +51,8 @@ class World:
         self.silent_since: datetime | None = None
         self.dry_runs: dict[str, str | None] = {}
         self.dry_run_answer: str | None = None
+        self.executor_probed = False
+        self.executor_refusal: str | None = None
         self.refuse_launch: str | None = None
         self.refused: Refusal | None = None
         self.hindrance: Refusal | None = None
@@ -92,6 +94,8 @@ class World:
             report=Report(self.report, self.now) if self.report is not None and current else None,
             silent_since=self.silent_since,
             dry_runs=self.dry_runs,
+            executor_probed=self.executor_probed,
+            executor_refusal=self.executor_refusal,
             refused_launch=self.refused,
             hindrance=self.hindrance,
             driver_log=self.driver_log,

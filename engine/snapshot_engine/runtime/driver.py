@@ -30,6 +30,7 @@ from snapshot_engine.storage.probe import refuse_unusable
 from snapshot_engine.wire import control
 from snapshot_engine.wire.control import Environment
 from snapshot_engine.wire.manifest import load_manifest
+from snapshot_engine.wire.quantities import ACCEPTED_BEFORE
 from snapshot_engine.wire.spec import StorageSpec, StreamingJob, UpgradeMode
 from snapshot_engine.wire.status import JobStatus, Phase
 
@@ -63,7 +64,8 @@ class Launch:
 
 
 def load_job() -> StreamingJob:
-    return load_manifest(control.MANIFEST_PATH)
+    """The operator has accepted it, be it one of an earlier release."""
+    return load_manifest(control.MANIFEST_PATH, context=ACCEPTED_BEFORE)
 
 
 def plan_job(job: StreamingJob) -> JobGraph:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_engine.wire import control
-from snapshot_engine.wire.spec import MIB, MIN_EXECUTOR_HEAP, MIN_MEMORY_OF_SLOTS, StreamingJob
+from snapshot_engine.wire.spec import MIB, MIN_DRIVER_HEAP, MIN_EXECUTOR_HEAP, MIN_MEMORY_OF_SLOTS, StreamingJob
 
 OWNED_SETTINGS: Mapping[str, str] = {
     # Restarting is ours: a failed slot must end its Spark job at once, and must not end the application.
@@ -60,7 +60,6 @@ KUBERNETES_SETTINGS: Mapping[str, str] = {
     "spark.kubernetes.executor.podTemplateContainerName": control.EXECUTOR_CONTAINER_NAME,
 }
 
-SMALLEST_DRIVER_HEAP = 512
 LONGEST_POD_NAME_PREFIX = 47
 """Spark adds -exec- and a number of up to ten digits, and 63 characters are allowed."""
 
@@ -121,7 +120,7 @@ def split_executor_memory(whole: int) -> tuple[int, int]:
 
 def driver_heap(whole: int) -> int:
     """MiB of the JVM's heap; the JobMaster's own process has the rest."""
-    return min(max(SMALLEST_DRIVER_HEAP, whole // MIB * 3 // 8), 4096)
+    return min(max(MIN_DRIVER_HEAP, whole // MIB * 3 // 8), 4096)
 
 
 def _cpu_settings(executor_template: Mapping[str, Any]) -> dict[str, str]:

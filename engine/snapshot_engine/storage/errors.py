@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class StorageError(Exception):
     """Any trouble with checkpoint storage that is not a plain I/O error."""
@@ -33,10 +35,17 @@ class OwnershipLost(StorageError):
 class BelongsToAnotherJob(StorageError):
     """The storage holds the state of another job of the same name."""
 
-    def __init__(self, where: str, found: str, expected: str) -> None:
+    def __init__(self, where: str, found: str, expected: str, checkpoints: Sequence[int]) -> None:
+        """`checkpoints`: the completed ones there, oldest first."""
+        there = ", ".join(map(str, checkpoints)) or "none; it may have savepoints"
+        take_over = (
+            f'write restoreFrom: "{checkpoints[-1]}" to take this state over'
+            if checkpoints
+            else "name one of its savepoints in restoreFrom"
+        )
         super().__init__(
             f"{where} belongs to the job with uid {found}, not to this one ({expected}). Give this job "
-            "another name or storage location, or say in restoreFrom that it shall take this state over"
+            f"another name or storage location, or {take_over} (checkpoints there: {there})"
         )
 
 

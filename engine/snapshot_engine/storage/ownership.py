@@ -86,7 +86,8 @@ class Ownership:
                 found = self._answer(lambda: self._blobs.read_versioned(self._path))
                 previous = self._decode(found) if found else None
                 if previous and previous.job_uid != job_uid and not take_over:
-                    raise BelongsToAnotherJob(self._where(found), previous.job_uid, job_uid)
+                    there = [ref.checkpoint for ref in previous.retained]
+                    raise BelongsToAnotherJob(self._where(found), previous.job_uid, job_uid, there)
                 if previous and driver is not None and previous.job_uid == job_uid and (previous.driver or 0) >= driver:
                     raise OwnershipLost(driver, previous.driver or 0, self._where(found))
                 wanted = _next_owner(previous, job_uid, reserve, driver)

@@ -50,7 +50,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
-def load_manifest(path: Path | str, overrides: Iterable[str] = ()) -> StreamingJob:
+def load_manifest(
+    path: Path | str, overrides: Iterable[str] = (), context: Mapping[str, bool] | None = None
+) -> StreamingJob:
     """The one StreamingJob in a YAML file, with ``path=value`` overrides applied; raises ManifestError."""
     file = Path(path)
     try:
@@ -59,10 +61,15 @@ def load_manifest(path: Path | str, overrides: Iterable[str] = ()) -> StreamingJ
         raise ManifestError(f"{file}: ", [f"cannot be read: {error.strerror or error}"]) from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{file}: ", [f"is not UTF-8 text: byte {error.start} cannot be read"]) from error
-    return parse_manifest(text, str(file), overrides)
+    return parse_manifest(text, str(file), overrides, context)
 
 
-def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str] = ()) -> StreamingJob:
+def parse_manifest(
+    text: str,
+    origin: str = "manifest",
+    overrides: Iterable[str] = (),
+    context: Mapping[str, bool] | None = None,
+) -> StreamingJob:
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
         for node in nodes:
@@ -73,7 +80,7 @@ def parse_manifest(text: str, origin: str = "manifest", overrides: Iterable[str]
     index = _index_of_job(documents, origin)
     overrides = list(overrides)
     document = apply_overrides(documents[index], overrides)
-    return validate_job(document, origin, nodes[index], overrides)
+    return validate_job(document, origin, nodes[index], overrides, context)
 
 
 def _refuse_circles(node: yaml.Node, origin: str, above: tuple[yaml.Node, ...] = ()) -> None:

@@ -12,12 +12,32 @@ _LISTS_OF_A_CONTAINER = {"env": "name", "envFrom": None, "ports": "containerPort
 _FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
-def find_ignored(template: Mapping[str, Any]) -> str | None:
-    """What is in the template and would not be merged, as a sentence."""
+def find_ignored(template: Mapping[str, Any], container: str) -> list[str]:
+    """What is in a template of the right shape and would not be merged, one sentence each; `container` is the
+    engine's.
+    """
+    return [*_beside_the_spec(template), *_in_place_of_the_engine(template, container)]
+
+
+def _beside_the_spec(template: Mapping[str, Any]) -> Iterator[str]:
     ignored = sorted(set(template) - set(_FIELDS))
-    if not ignored:
-        return None
-    return f"{', '.join(ignored)} would be ignored: a pod template has metadata and spec; a pod's fields belong in spec"
+    if ignored:
+        names = ", ".join(ignored)
+        yield f"{names} would be ignored: a pod template has metadata and spec; a pod's fields belong in spec"
+
+
+def _in_place_of_the_engine(template: Mapping[str, Any], container: str) -> Iterator[str]:
+    containers = template.get("spec", {}).get("containers", [])
+    given = {field for each in containers if each["name"] == container for field in each if each[field] is not None}
+    where = f"spec.containers[{container}]"
+    if "image" in given:
+        yield f"{where}.image would be ignored: set spec.image instead"
+    program = ", ".join(f"{where}.{field}" for field in ("command", "args") if field in given)
+    if program:
+        yield (
+            f"{program} would be ignored: the engine's program runs there; what runs beside it is a container of "
+            "another name"
+        )
 
 
 def find_misshapen(template: Mapping[str, Any]) -> list[str]:

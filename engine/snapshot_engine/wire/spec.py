@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from snapshot_engine.wire.control import DRIVER_CONTAINER_NAME, EXECUTOR_CONTAINER_NAME
 from snapshot_engine.wire.model import StrictModel, TolerantModel
 from snapshot_engine.wire.pod_template import find_ignored, find_misshapen
 from snapshot_engine.wire.quantities import ByteSize, Duration, PositiveDuration, was_accepted_before
@@ -51,20 +52,33 @@ TOO_LITTLE_EXECUTOR_MEMORY = (
     f"must be at least {MIN_EXECUTOR_MEMORY}Mi: it is the memory of the whole pod, of which the JVM needs "
     f"{MIN_EXECUTOR_HEAP}Mi and the slots {MIN_MEMORY_OF_SLOTS}Mi"
 )
+# MiB. The heap is the smallest that Spark takes; the JVM's own needs and the JobMaster's process are the rest.
+MIN_DRIVER_HEAP = 512
+MIN_MEMORY_OF_JOBMASTER = 384
+MIN_DRIVER_MEMORY = MIN_DRIVER_HEAP + MIN_MEMORY_OF_JOBMASTER
+TOO_LITTLE_DRIVER_MEMORY = (
+    f"must be at least {MIN_DRIVER_MEMORY}Mi: it is the memory of the whole pod, of which the JVM needs "
+    f"{MIN_DRIVER_HEAP}Mi and the JobMaster {MIN_MEMORY_OF_JOBMASTER}Mi"
+)
 
 
-def _can_be_merged(template: dict[str, JsonValue], info: ValidationInfo) -> dict[str, JsonValue]:
-    misshapen, ignored = find_misshapen(template), find_ignored(template)
-    if ignored is not None and not was_accepted_before(info):
-        misshapen.append(ignored)
-    if misshapen:
-        raise ValueError("; ".join(misshapen))
-    return template
+def _merged_into(container: str) -> AfterValidator:
+    """A pod template can be merged into the pod whose engine runs in `container`."""
+
+    def check(template: dict[str, JsonValue], info: ValidationInfo) -> dict[str, JsonValue]:
+        problems = find_misshapen(template)
+        if not problems and not was_accepted_before(info):
+            problems = find_ignored(template, container)
+        if problems:
+            raise ValueError("; ".join(problems))
+        return template
+
+    return AfterValidator(check)
 
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Nonce = Annotated[int, Field(ge=0, le=2**53)]
-PodTemplate = Annotated[dict[str, JsonValue], AfterValidator(_can_be_merged)]
+PodTemplate = dict[str, JsonValue]
 
 
 class ImagePullPolicy(StrEnum):
@@ -280,9 +294,16 @@ class DriverSpec(StrictModel):
     """CPU request of the driver pod, in cores."""
     memory: ByteSize = 1 * GIB
     """Memory of the whole driver pod."""
-    pod_template: PodTemplate | None = None
+    pod_template: Annotated[PodTemplate, _merged_into(DRIVER_CONTAINER_NAME)] | None = None
     """A pod template (metadata, spec) merged into the driver pod; containers are matched by name
     (`driver`)."""
+
+    @field_validator("memory")
+    @classmethod
+    def _is_enough(cls, memory: int, info: ValidationInfo) -> int:
+        if memory < MIN_DRIVER_MEMORY * MIB and not was_accepted_before(info):
+            raise ValueError(TOO_LITTLE_DRIVER_MEMORY)
+        return memory
 
 
 class ExecutorSpec(StrictModel):
@@ -295,7 +316,7 @@ class ExecutorSpec(StrictModel):
     """Executor pods kept free, so that recovery need not wait for a new pod."""
     memory: ByteSize = 2 * GIB
     """Memory of the whole executor pod; the engine splits it between the JVM and its slots."""
-    pod_template: PodTemplate | None = None
+    pod_template: Annotated[PodTemplate, _merged_into(EXECUTOR_CONTAINER_NAME)] | None = None
     """A pod template (metadata, spec) merged into the executor pods; containers are matched by name
     (`executor`)."""
 

@@ -110,7 +110,8 @@ def _ready(draft: Draft, undecided: Note | None) -> tuple[bool, Reason, str]:
         return True, _PHASE_REASONS[phase], _ready_message(draft)
     if draft.waiting is not None:
         return False, draft.waiting.reason, draft.waiting.message
-    return False, _PHASE_REASONS[phase], draft.status.error or ""
+    why = [*(note.message for note in draft.degraded), draft.status.error]
+    return False, _PHASE_REASONS[phase], "; ".join(each for each in why if each)
 
 
 def _ready_message(draft: Draft) -> str:

@@ -9,9 +9,9 @@ from snapshot_engine.wire.control import LossReason, NodeSuspectRequest, PodLost
 from snapshot_engine.wire.spec import StreamingJobSpec
 from snapshot_engine.wire.status import ExecutorStatus, JobStatus, Phase, SlotStatus
 from streamingjob_operator import naming
-from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
+from streamingjob_operator.actions import DeletePod, HintSuspectNode, ProbeExecutor, ReportLoss
 from streamingjob_operator.draft import Draft, Note
-from streamingjob_operator.observation import LossKey, PodView
+from streamingjob_operator.observation import PROBE_AGAIN_SECONDS, LossKey, PodView
 from streamingjob_operator.resource import DriverRecord, JobSize, Reason
 
 SAY_AGAIN_SECONDS = 5.0
@@ -197,12 +197,23 @@ def _note_on_shortage(draft: Draft, shortage: _Shortage) -> list[Note]:
     # As long as one comes after the other, they are being made.
     if not draft.has_passed(max([since, *(pod.created_at for pod in shortage.there)]), EXECUTORS_MADE_WITHIN_SECONDS):
         return []
-    message = (
-        f"{len(shortage.there)} of {shortage.wanted} executor pods are there, and no more are being made: a "
-        "ResourceQuota or an admission rule of the namespace may refuse them (kubectl describe quota; kubectl get "
-        "events)"
+    found = f"{len(shortage.there)} of {shortage.wanted} executor pods are there, and no more are being made"
+    return [Note(Reason.EXECUTORS_CANNOT_START, f"{found}: {_why_none_are_made(draft)}")]
+
+
+def _why_none_are_made(draft: Draft) -> str:
+    """Spark is refused them and only logs it, and a pod that was never made has no events."""
+    running = draft.running_hash
+    if running is not None and not draft.observation.executor_probed:
+        draft.act(ProbeExecutor(running))
+    draft.look_again(PROBE_AGAIN_SECONDS)
+    refusal = draft.observation.executor_refusal
+    if refusal is not None:
+        return f"the API server refuses them: {refusal}"
+    return (
+        "a ResourceQuota or an admission rule of the namespace may refuse them "
+        f"(kubectl describe quota -n {draft.observation.job.namespace})"
     )
-    return [Note(Reason.EXECUTORS_CANNOT_START, message)]
 
 
 def _too_few_slots(draft: Draft, slots: SlotStatus) -> str:

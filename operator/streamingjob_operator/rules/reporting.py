@@ -87,7 +87,7 @@ def _seconds_away(region: RegionStatus) -> float | None:
 def _recovery_message(report: JobStatus, region: RegionStatus, away: float | None) -> str:
     came_from = region.last_restored_checkpoint
     start = "with no checkpoint" if came_from is None else f"from checkpoint {came_from}"
-    took = f" after {away:.2f} s{_phases(report, region)}" if away is not None else ""
+    took = f" {away:.2f} s after its failure was noticed{_phases(report, region)}" if away is not None else ""
     cause = region.last_failure.cause if region.last_failure is not None else "unknown"
     return f"Region {region.id} runs again{took}, attempt {region.attempt} {start} (cause: {cause})"
 
@@ -98,4 +98,7 @@ def _phases(report: JobStatus, region: RegionStatus) -> str:
     entry = next((each for each in history if (each.region, each.attempt) == (region.id, region.attempt)), None)
     if entry is None or not entry.phases:
         return ""
-    return f" ({', '.join(f'{phase} {seconds:.2f}' for phase, seconds in entry.phases.items())})"
+    told = {phase: f"{phase} {seconds:.2f}" for phase, seconds in entry.phases.items()}
+    detect = told.pop("detect", None)
+    parts = [f"{detect} before" if detect is not None else "", ", ".join(told.values())]
+    return f" ({'; '.join(part for part in parts if part)})"

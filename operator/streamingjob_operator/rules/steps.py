@@ -69,6 +69,9 @@ def _continue_plan(draft: Draft) -> None:
     elif pod is not None and _has_said_no(pod):
         message = f"the changed spec cannot be planned: the planner {describe_end(pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
+    elif pod is not None and _can_never_start(pod):
+        message = f"the changed spec cannot be planned: the planner cannot start: {pod.start_problem}"
+        _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
     elif draft.has_passed(draft.operation.step_started_at, draft.policy.ready_timeout):
         message = f"the changed spec could not be planned in time: {_why_late(draft, pod)}"
         _keep_running_spec(draft, Reason.UPGRADE_REFUSED, message)
@@ -84,6 +87,11 @@ def _continue_plan(draft: Draft) -> None:
 def _has_said_no(planner: PodView) -> bool:
     """Any other end (eviction, no memory, storage that did not answer) says nothing about the spec."""
     return planner.exit is not None and planner.exit.code in FATAL_EXITS
+
+
+def _can_never_start(planner: PodView) -> bool:
+    """Any other problem (an image that is not there, a missing Secret, no room) may go away by itself."""
+    return planner.start_problem is not None and planner.start_problem.startswith("InvalidImageName")
 
 
 def _plan_again(draft: Draft, ended: PodView) -> None:

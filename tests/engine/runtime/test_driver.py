@@ -71,6 +71,12 @@ def test_the_operators_word_about_what_to_restore_counts_and_not_what_was_left_i
     assert not plain.take_over
 
 
+def test_a_spec_that_an_earlier_release_took_is_run(pod: Any) -> None:
+    """The operator has judged it."""
+    pod(driver={"memory": "512Mi"})
+    assert driver.load_job().spec.driver.memory == 512 * 2**20
+
+
 def test_a_pipeline_that_can_be_planned_is_told_by_exit_code_0(pod: Any) -> None:
     last_word = pod()
     assert command.check() == ExitCode.FINISHED

@@ -93,6 +93,25 @@ def test_another_jobs_storage_is_refused_unless_allowed(job: Any, blobs: BlobSto
         job.store(blobs).acquire("uid-1")
 
 
+def test_who_may_take_over_anothers_state_is_told_how_it_is_named(job: Any, blobs: BlobStore) -> None:
+    store = job.acquired(blobs)
+    for _ in range(2):
+        job.checkpoint(store)
+    told = r'write restoreFrom: "2" to take this state over \(checkpoints there: 1, 2\)'
+    with pytest.raises(BelongsToAnotherJob, match=told):
+        job.store(blobs).acquire("uid-2")
+    taken = job.store(blobs)
+    taken.acquire("uid-2", take_over=True)
+    assert taken.load("2").checkpoint == 2
+
+
+def test_where_another_job_has_completed_nothing_there_is_no_checkpoint_to_name(job: Any, blobs: BlobStore) -> None:
+    job.acquired(blobs)
+    told = r"name one of its savepoints in restoreFrom \(checkpoints there: none"
+    with pytest.raises(BelongsToAnotherJob, match=told):
+        job.store(blobs).acquire("uid-2")
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_an_acquisition_of_unknown_outcome_is_resolved(job: Any, blobs: BlobStore, after: bool) -> None:
     faulty = FaultyBlobs(blobs, Fault(1, after=after, error=OutcomeUnknown))

@@ -93,6 +93,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
             "512Mi and the slots 384Mi",
         ),
         (
+            "driver: {memory: 895Mi}",
+            "spec.driver.memory: must be at least 896Mi: it is the memory of the whole pod, of which the JVM needs "
+            "512Mi and the JobMaster 384Mi",
+        ),
+        (
             "sparkConf: {spark.speculation: 'true'}",
             "spark.speculation is set by the engine: speculation does not go",
         ),

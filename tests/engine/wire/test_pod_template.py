@@ -41,6 +41,33 @@ def test_what_would_not_be_merged_is_refused(part: str) -> None:
     assert "containers, nodeSelector would be ignored: a pod template has metadata and spec" in str(refused.value)
 
 
+@pytest.mark.parametrize("part", ["driver", "executor"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"image": "mine:2"}, "spec.containers[{part}].image would be ignored: set spec.image instead"),
+        (
+            {"command": ["sleep"], "args": ["9"]},
+            "spec.containers[{part}].command, spec.containers[{part}].args would be ignored: the engine's program runs "
+            "there; what runs beside it is a container of another name",
+        ),
+    ],
+    ids=str,
+)
+def test_a_program_of_the_engines_container_is_refused(part, given, told):
+    template = {"spec": {"containers": [{"name": "sidecar", "image": "x", "args": []}, {"name": part, **given}]}}
+    spec = {"pipeline": {"entrypoint": "a:b"}, part: {"podTemplate": template}}
+    with pytest.raises(ValidationError) as refused:
+        StreamingJobSpec.model_validate(spec)
+    assert told.format(part=part) in str(refused.value)
+    assert StreamingJobSpec.model_validate(spec, context=ACCEPTED_BEFORE)
+
+
+def test_an_empty_field_of_the_engines_container_asks_for_nothing():
+    template = {"spec": {"containers": [{"name": "driver", "image": None}]}}
+    StreamingJobSpec.model_validate({"pipeline": {"entrypoint": "a:b"}, "driver": {"podTemplate": template}})
+
+
 def test_a_template_may_be_a_whole_pod() -> None:
     template = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}, "status": {}}
     StreamingJobSpec.model_validate({"pipeline": {"entrypoint": "a:b"}, "driver": {"podTemplate": template}})

@@ -50,6 +50,7 @@ STORAGE = {"storage": {"uri": "s3://bucket/orders"}}
         ({"executor": {"memory": "lots"}}, 'spec.executor.memory: Invalid value: "lots": must be a size with its unit'),
         ({"executor": {"memory": "1"}}, 'spec.executor.memory: Invalid value: "1": must be a size with its unit'),
         ({"driver": {"memory": "1"}}, 'spec.driver.memory: Invalid value: "1": must be a size with its unit'),
+        ({"driver": {"memory": "895Mi"}}, 'spec.driver.memory: Invalid value: "895Mi": must be at least 896Mi'),
         ({"executor": {"memory": "895Mi"}}, 'spec.executor.memory: Invalid value: "895Mi": must be at least 896Mi'),
         ({"executor": {"memory": "0Gi"}}, 'spec.executor.memory: Invalid value: "0Gi": must be more than 0'),
         ({"parallelism": 0}, "spec.parallelism in body should be greater than or equal to 1"),

@@ -258,9 +258,18 @@ def test_a_savepoint_that_is_being_taken_already_is_the_deletions(running, chang
     assert "SavepointFailed" not in running.reasons()
 
 
-def test_wishes_are_heard_of_a_spec_that_an_earlier_release_took(running):
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"executor": {"memory": "512Mi"}},
+        {"driver": {"memory": "512Mi"}},
+        {"driver": {"podTemplate": {"spec": {"containers": [{"name": "driver", "image": "mine"}]}}}},
+    ],
+    ids=str,
+)
+def test_wishes_are_heard_of_a_spec_that_an_earlier_release_took(running, spec):
     """It runs; that it would be refused today is no reason to leave its checkpoints behind."""
-    running.edit(deletionPolicy="Delete", executor={"memory": "512Mi"})
+    running.edit(deletionPolicy="Delete", **spec)
     running.status["driver"]["specHash"] = running.status["lastGoodHash"] = naming.spec_hash(running.spec)
     running.stored.add(naming.spec_hash(running.spec))
     running.look()
@@ -270,8 +279,17 @@ def test_wishes_are_heard_of_a_spec_that_an_earlier_release_took(running):
     assert running.actions(LaunchCleaner) or "orders-clean" in running.pods
 
 
-def test_a_changed_spec_is_judged_as_this_release_does(running):
-    running.edit(executor={"memory": "512Mi"})
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"executor": {"memory": "512Mi"}},
+        {"driver": {"memory": "100Mi"}},
+        {"driver": {"podTemplate": {"spec": {"containers": [{"name": "driver", "image": "mine"}]}}}},
+    ],
+    ids=str,
+)
+def test_a_changed_spec_is_judged_as_this_release_does(running, change):
+    running.edit(**change)
     running.look()
     assert running.condition("Ready") == ("False", "InvalidSpec")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_engine.wire.status import Phase, RegionFailure, RegionState, RestartEntry, SlotStatus
-from streamingjob_operator.actions import DeletePod, HintSuspectNode, ReportLoss
+from streamingjob_operator.actions import DeletePod, HintSuspectNode, ProbeExecutor, ReportLoss
 from streamingjob_operator.observation import ContainerExit, LossKey, NodeView
 from streamingjob_operator.resource import JobSize
 
@@ -137,12 +137,12 @@ def test_a_recovered_region_is_announced_with_its_checkpoint_and_time(running):
     back = away.model_copy(
         update={"state": RegionState.RUNNING, "running_since": running.now, "last_restored_checkpoint": 7}
     )
-    phases = {"detect": 0.05, "schedule": 0.7, "restore": 0.15}
+    phases = {"detect": 5.0, "schedule": 0.75, "restore": 0.15}
     history = [RestartEntry(region="r1", cause="PodLost", failed_at=failure.at, attempt=2, phases=phases)]
     running.say(regions=[running.region(0), back, running.region(2)], restarts=1, restart_history=history)
     decision = running.look()
     assert [each.message for each in decision.announcements] == [
-        "Region r1 runs again after 0.90 s (detect 0.05, schedule 0.70, restore 0.15), "
+        "Region r1 runs again 0.90 s after its failure was noticed (detect 5.00 before; schedule 0.75, restore 0.15), "
         "attempt 2 from checkpoint 7 (cause: PodLost)"
     ]
     assert decision.recoveries == (0.9,)
@@ -181,7 +181,24 @@ def test_executors_that_a_quota_refuses_are_said(world, there):
     assert world.condition("Degraded") == ("True", "ExecutorsCannotStart")
     assert world.message("Degraded") == (
         f"{there} of 4 executor pods are there, and no more are being made: a ResourceQuota or an admission rule of "
-        "the namespace may refuse them (kubectl describe quota; kubectl get events)"
+        "the namespace may refuse them (kubectl describe quota -n shop)"
+    )
+    assert world.condition("Ready")[0] == "False" and world.message("Ready") == world.message("Degraded")
+
+
+def test_the_api_server_says_why_it_refuses_executors(world):
+    starting_with(world, 2, parallelism=4)
+    assert not world.actions(ProbeExecutor), "they may be on their way"
+    world.pass_time(21)
+    world.look()
+    assert world.actions(ProbeExecutor) == [ProbeExecutor(world.status["driver"]["specHash"])]
+    world.executor_probed, world.executor_refusal = True, "exceeded quota: team, used: pods=3, limited: pods=3"
+    world.look()
+    assert not world.actions(ProbeExecutor), "asked a moment ago"
+    assert world.last.look_again_in <= 30
+    assert world.message("Degraded") == (
+        "2 of 4 executor pods are there, and no more are being made: the API server refuses them: exceeded quota: "
+        "team, used: pods=3, limited: pods=3"
     )
 
 

@@ -54,6 +54,17 @@ def test_a_planner_that_cannot_start_is_told_at_once(running):
     assert "ImagePullBackOff: no such image" in running.message("Ready")
 
 
+def test_an_image_whose_name_is_none_refuses_the_change_at_once(running):
+    """Nothing but another spec changes it."""
+    running.begin_upgrade(image="Not An Image")
+    problem = 'InvalidImageName: Failed to apply default image tag "Not An Image"'
+    running.change_pod(running.planner, phase="Pending", start_problem=problem)
+    running.look()
+    assert running.condition("Ready") == ("False", "UpgradeRefused")
+    assert "the planner cannot start: InvalidImageName" in running.message("Ready")
+    assert running.status["phase"] == "Running"
+
+
 def test_a_spec_that_does_not_fit_the_state_is_planned_again_without_it_when_the_mode_says_so(running):
     running.begin_upgrade()
     running.plan_fails()

@@ -10,6 +10,7 @@ import pytest
 from streamingjob_operator.actions import ReportLoss, StopJob, TakeSavepoint
 from streamingjob_operator.jobmaster import JobMasterError, JobMasterSilentError
 from streamingjob_operator.kube import CONFIG_MAPS, EVENTS, PODS, STREAMING_JOBS, ApiError
+from streamingjob_operator.rules import executors
 
 NO_ACCOUNT = ApiError(
     403, "Forbidden", 'pods "orders" is forbidden: error looking up service account shop/own: not found'
@@ -98,6 +99,19 @@ async def test_a_refused_pod_is_put_down_to_all_that_can_be_behind_it(api, shell
     assert shell.condition("Stalled")["message"] == f"the API server refuses the {part} pod ({origin}): {error.message}"
 
 
+@pytest.mark.parametrize("part", ["driver", "executor"])
+async def test_a_container_of_another_name_without_image_is_told_how_the_engines_is_named(api, shell, part):
+    def refuse_part(verb, kind, body):
+        if verb == "dry run" and body["spec"]["containers"][0]["name"] == part:
+            raise ApiError(422, "Invalid", 'Pod "x" is invalid: spec.containers[1].image: Required value')
+
+    api.refuse(refuse_part)
+    shell.apply()
+    await shell.look()
+    told = shell.condition("Stalled")["message"]
+    assert told.endswith(f"image: Required value. To change the engine's container, name it `{part}`")
+
+
 @pytest.fixture
 async def running(shell):
     shell.apply()
@@ -119,6 +133,17 @@ async def test_a_changed_spec_that_the_cluster_refuses_leaves_the_job_running_an
     refusing.on = False
     await running.look(2)
     assert running.status["operation"]["kind"] == "Upgrade"
+
+
+async def test_the_quota_that_refuses_executors_is_named(api, running, monkeypatch):
+    monkeypatch.setattr(executors, "EXECUTORS_MADE_WITHIN_SECONDS", 0.0)
+    refuse(api, ApiError(403, "Forbidden", 'pods "orders-check-ab1" is forbidden: exceeded quota: team'))
+    await running.look(3)
+    degraded = running.condition("Degraded")
+    assert 'refuses them: pods "orders-check" is forbidden: exceeded quota: team' in degraded["message"]
+    asked = api.calls.count(("dry run", "pods", None))
+    await running.look(3)
+    assert api.calls.count(("dry run", "pods", None)) == asked
 
 
 async def test_what_is_refused_keeps_nothing_else_from_being_done(api, running, monkeypatch):
