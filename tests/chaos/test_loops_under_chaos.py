@@ -73,8 +73,8 @@ def plan_for(moment: str) -> list[tuple[str, int]]:
     if moment == REPLAY:
         pairs = [((choose.choice(BETWEEN), 0), (REPLAY, choose.randrange(3))) for _ in range(KILLS_PER_MOMENT)]
         return [kill for pair in pairs for kill in pair]
-    # The end is told once. Where barriers are held up, the head may have passed all but one of those that can be in flight
-    # when the kill falls due: waiting for more of them would be waiting for ever.
+    # The end is told once. Where barriers are held up, the head may have passed all but one of those that can be in
+    # flight when the kill falls due: waiting for more of them would be waiting for ever.
     passes = {TOLD: 1, TWO_IN_FLIGHT: 1}.get(moment, 4)
     return [(moment, choose.randrange(passes)) for _ in range(KILLS_PER_MOMENT)]
 
