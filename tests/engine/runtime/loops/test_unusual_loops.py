@@ -158,24 +158,24 @@ def test_state_is_dealt_out_where_an_operator_joins_the_chain_of_the_loop_s_head
     sink = CollectSink(tmp_path / "out")
     keys, count = 20, 2_000
 
-    def pipeline_of(parallelism: int):
+    def pipeline_of(parallelism: int, rate: float | None):
         def body(rows):
             totals = rows.process(Totals(), schema="key long, n long").uid("totals").parallelism(parallelism)
             return totals.filter(lambda row: False), totals
 
         def pipeline(env: Environment) -> None:
             columns = {"key": lambda offsets: (offsets % keys).astype(np.int64), "n": lambda o: o.astype(np.int64)}
-            source = env.from_source(GeneratorSource(columns, count=count, rate=1_000, splits=2), uid="numbers")
+            source = env.from_source(GeneratorSource(columns, count=count, rate=rate, splits=2), uid="numbers")
             rows = source.with_watermark("n").key_by("key")
             rows.iterate(body, uid="loop").sink_to(sink, uid="out")
 
         return pipeline
 
     stopped = run_pipeline(
-        pipeline_of(4), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=stop_behind_a_checkpoint
+        pipeline_of(4, 200), storage=tmp_path / "ck", parallelism=2, interval=0.05, meanwhile=stop_behind_a_checkpoint
     )
     assert stopped.outcome is Outcome.STOPPED
-    assert run_pipeline(pipeline_of(2), storage=tmp_path / "ck", parallelism=2).outcome is Outcome.FINISHED
+    assert run_pipeline(pipeline_of(2, None), storage=tmp_path / "ck", parallelism=2).outcome is Outcome.FINISHED
     assert Counter((row["key"], row["n"]) for row in sink.read_committed()) == Counter(
         (key, count // keys) for key in range(keys)
     )
